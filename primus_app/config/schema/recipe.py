@@ -1,0 +1,66 @@
+"""How the model learns: training, optimizer, precision and data."""
+
+from typing import Literal
+
+from primus_app.config.schema.base import Section, how, what
+
+
+class TrainingConfig(Section):
+    """How long, on how much at a time, from which seed."""
+
+    stage: Literal["pre"] = what("pre", "Stage of training; pre is pre-training from text.")
+    steps: int | None = what(200, "Optimizer steps; None when training.tokens says how long.", unit="steps", gt=0)
+    tokens: int | None = what(None, "Tokens to train on instead of steps, rounded up to whole steps.", unit="tokens", gt=0)
+    seq_len: int = what(256, "Tokens in one sample.", unit="tokens", gt=0)
+    global_batch_size: int = what(16, "Samples in one optimizer step, over all ranks.", unit="samples", gt=0)
+    micro_batch_size: int = how(8, "Samples in one forward pass of one rank.", unit="samples", gt=0)
+    seed: int = what(1234, "Seed of the weights and of the sample order.", ge=0, lt=2**63)
+    recompute: Literal["none", "selective", "full"] = how("none", "Which activations are computed again in the backward pass.")
+    eval_every: int = how(50, "Steps between two evaluations; 0 never evaluates.", unit="steps", ge=0)
+    eval_steps: int = how(4, "Global batches of the validation split in one evaluation.", unit="batches", gt=0)
+    document_mask: bool = what(False, "Whether attention and positions stop at document borders.")
+    load_balancing: Literal["none", "expert_bias", "aux_loss"] = what("none", "How experts are kept evenly loaded.")
+    deterministic: bool = how(False, "Whether only deterministic kernels are used, at some cost in speed.")
+
+
+class OptimizerConfig(Section):
+    """AdamW with decoupled decay on tensors of two and more dimensions, and its schedule."""
+
+    name: Literal["adamw"] = what("adamw", "The optimizer.")
+    lr: float = what(3e-3, "Peak learning rate.", gt=0)
+    min_lr: float = what(3e-4, "Learning rate at the end of the schedule.", ge=0)
+    warmup_steps: int = what(20, "Steps over which the rate rises linearly from lr / warmup_steps to lr.", unit="steps", ge=0)
+    schedule: Literal["cosine", "linear", "constant", "wsd"] = what(
+        "cosine", "Curve after the warm-up; wsd holds the peak and falls linearly over the last fifth."
+    )
+    schedule_steps: int | None = what(
+        None, "Length of the schedule, fixed at a run's first start; None takes training.steps.", unit="steps", gt=0
+    )
+    weight_decay: float = what(0.1, "Decoupled weight decay; 1-D tensors are not decayed.", ge=0)
+    beta1: float = what(0.9, "Decay of the first moment.", ge=0, lt=1)
+    beta2: float = what(0.95, "Decay of the second moment.", ge=0, lt=1)
+    eps: float = what(1e-8, "Added to the root of the second moment.", gt=0)
+    clip_grad_norm: float = what(1.0, "Global L2 norm that gradients are clipped to; 0 does not clip.", ge=0)
+
+
+class PrecisionConfig(Section):
+    """Number formats of each part of the computation."""
+
+    name: Literal["fp32", "bf16"] = what("fp32", "Name of the set, as in conf/precision/.")
+    params: Literal["fp32"] = what("fp32", "Master weights.")
+    compute: Literal["fp32", "bf16"] = what("fp32", "Matrix products and activations.")
+    grads: Literal["fp32"] = what("fp32", "Reduction of gradients across ranks.")
+    optimizer_states: Literal["fp32"] = what("fp32", "Moments of the optimizer.")
+
+
+class DataConfig(Section):
+    """Where the tokens come from."""
+
+    source: Literal["stdlib_text", "mock", "indexed"] = what(
+        "stdlib_text",
+        "stdlib_text: the running Python's own library as text; mock: a learnable made-up language; indexed: a Megatron .bin/.idx pair.",
+    )
+    path: str | None = how(None, "indexed: path of the .bin/.idx pair, with or without the ending. The content counts as what, its place does not.")
+    tokenizer: Literal["byte"] = what("byte", "How text becomes tokens; byte has 256 bytes and an end of document (id 256).")
+    split: tuple[float, float] = what((98.0, 2.0), "Shares of the documents for training and validation.")
+    cache_dir: str | None = how(None, "Where prepared corpora are kept; None is primus_app under the user's cache folder.")

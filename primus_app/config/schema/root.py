@@ -1,0 +1,46 @@
+"""The whole configuration: the one value that everything past the door works with."""
+
+from typing import Literal
+
+from primus_app.config.schema.base import REQUIRED, Section, how, what
+from primus_app.config.schema.model import ModelConfig
+from primus_app.config.schema.place import BackendConfig, ClusterConfig, HardwareConfig, ParallelConfig
+from primus_app.config.schema.recipe import DataConfig, OptimizerConfig, PrecisionConfig, TrainingConfig
+
+NAME = r"^[^/]*[^/.][^/]*$"
+"""One component of a path, neither . nor .."""
+
+
+class CheckpointConfig(Section):
+    """When the state of the run is saved."""
+
+    every: int = how(100, "Steps between two checkpoints; one more at the end. 0 saves none.", unit="steps", ge=0)
+    keep: int = how(2, "Newest checkpoints that are kept; 0 keeps all.", ge=0)
+
+
+class LoggingConfig(Section):
+    """What is written down, and how often."""
+
+    every: int = how(1, "Steps between two lines of metrics.", unit="steps", gt=0)
+    level: Literal["debug", "info", "warning", "error"] = how("info", "The least serious message that is logged.")
+    tensorboard: bool = how(True, "Whether metrics are written for TensorBoard too.")
+
+
+class Config(Section):
+    """Everything a run is made of."""
+
+    work_group: str = how("primus", "First folder under the workspace, to tell teams apart.", pattern=NAME)
+    user_name: str = how(REQUIRED, "Second folder; the user's login by default.", pattern=NAME)
+    exp_name: str | None = how(None, "Third folder, the run's name; None makes a unique readable one.", pattern=NAME)
+    workspace: str = how("output", "Folder that holds all runs.", min_length=1)
+    model: ModelConfig = what(REQUIRED, "The model.")
+    training: TrainingConfig = what(REQUIRED, "How long and on how much at a time.")
+    optimizer: OptimizerConfig = what(REQUIRED, "The optimizer and its schedule.")
+    precision: PrecisionConfig = what(REQUIRED, "Number formats.")
+    data: DataConfig = what(REQUIRED, "Where the tokens come from.")
+    parallel: ParallelConfig = how(REQUIRED, "The layout.")
+    backend: BackendConfig = how(REQUIRED, "The engine that trains.")
+    cluster: ClusterConfig = how(REQUIRED, "The machines.")
+    hardware: HardwareConfig = how(REQUIRED, "The kind of device.")
+    checkpoint: CheckpointConfig = how(REQUIRED, "When the state is saved.")
+    logging: LoggingConfig = how(REQUIRED, "What is written down.")
