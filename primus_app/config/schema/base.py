@@ -13,7 +13,7 @@ REQUIRED: Any = ...
 class Section(BaseModel):
     """A group of keys. Unknown keys are errors, values never change after validation, text is not taken for numbers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, coerce_numbers_to_str=True)
 
 
 def what(default: Any, help: str, *, unit: str = "", **constraints: Any) -> Any:

@@ -1,14 +1,22 @@
 """The whole configuration: the one value that everything past the door works with."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from primus_app.config.schema.base import REQUIRED, Section, how, what
 from primus_app.config.schema.model import ModelConfig
 from primus_app.config.schema.place import BackendConfig, ClusterConfig, HardwareConfig, ParallelConfig
 from primus_app.config.schema.recipe import DataConfig, OptimizerConfig, PrecisionConfig, TrainingConfig
 
-NAME = r"^[^/]*[^/.][^/]*$"
-"""One component of a path, neither . nor .."""
+
+def _inside_workspace(name: str) -> str:
+    if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
+        raise ValueError("names a folder inside the workspace: no empty part, no . and no ..")
+    return name
+
+
+FolderName = Annotated[str, AfterValidator(_inside_workspace)]
 
 
 class CheckpointConfig(Section):
@@ -29,9 +37,9 @@ class LoggingConfig(Section):
 class Config(Section):
     """Everything a run is made of."""
 
-    work_group: str = how("primus", "First folder under the workspace, to tell teams apart.", pattern=NAME)
-    user_name: str = how(REQUIRED, "Second folder; the user's login by default.", pattern=NAME)
-    exp_name: str | None = how(None, "Third folder, the run's name; None makes a unique readable one.", pattern=NAME)
+    work_group: FolderName = how("primus", "First folder under the workspace, to tell teams apart.")
+    user_name: FolderName = how(REQUIRED, "Second folder; the user's login by default.")
+    exp_name: FolderName | None = how(None, "Third folder, the run's name; None makes a unique readable one.")
     workspace: str = how("output", "Folder that holds all runs.", min_length=1)
     model: ModelConfig = what(REQUIRED, "The model.")
     training: TrainingConfig = what(REQUIRED, "How long and on how much at a time.")

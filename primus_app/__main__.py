@@ -1,0 +1,59 @@
+"""The door: help, verb, configuration; every end has an exit code and, for a user's mistake, one clear message."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from primus_app.config.errors import ExitCode, UserError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; the returned number is the exit code."""
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except UserError as error:
+        show_problems(error)
+        return int(error.code)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return int(ExitCode.STOPPED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.DONE)
+
+
+def _run(argv: list[str]) -> int:
+    from primus_app.cli.arguments import parse_arguments, wants_help
+
+    if "COMP_LINE" in os.environ:
+        from primus_app.cli.hydra_flags import complete
+
+        return complete(argv)
+    if wants_help(argv):
+        from primus_app.cli.help import show_help
+
+        return show_help(argv)
+    if "--version" in argv:
+        from primus_app import __version__
+
+        print(f"primus_app {__version__}")
+        return int(ExitCode.DONE)
+    arguments = parse_arguments(argv)
+    if arguments.wants_hydra:
+        from primus_app.cli.hydra_flags import answer
+
+        return answer(arguments)
+    from primus_app.cli.verbs import run_verb
+
+    return run_verb(arguments)
+
+
+def show_problems(error: UserError) -> None:
+    """All problems on standard error, the word error in red on a terminal."""
+    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    for problem in error.problems:
+        print(f"{label} {problem}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

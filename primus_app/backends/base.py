@@ -1,0 +1,51 @@
+"""The contract between primus_app and an engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from primus_app.backends.patches import Patch
+from primus_app.config.errors import Problem
+from primus_app.config.schema import Config
+
+if TYPE_CHECKING:
+    from primus_app.data.prepare import PreparedData
+    from primus_app.run.directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class RankContext:
+    """Everything one rank process knows: what to train, on which data, where to write, and its place in the world."""
+
+    config: Config
+    run: "RunDirectory"
+    attempt: int
+    data: "PreparedData"
+    rank: int
+    local_rank: int
+    world_size: int
+
+
+class Backend(Protocol):
+    """One engine. ``check`` and ``patches`` are asked before launch and import neither torch nor the engine."""
+
+    name: str
+
+    def check(self, config: Config) -> list[Problem]:
+        """What of ``config`` this engine cannot do: every setting is either carried out or refused by name."""
+        ...
+
+    def patches(self) -> Sequence[Patch]:
+        """All corrections of the engine, whether this machine needs them or not."""
+        ...
+
+    def train(self, context: RankContext) -> None:
+        """Train on this rank until the last step; raises what went wrong."""
+        ...
+
+
+def load_backend(name: str) -> Backend:
+    """The engine called ``name``."""
+    backend: Backend = import_module(f"primus_app.backends.{name}.backend").BACKEND
+    return backend

@@ -1,0 +1,54 @@
+"""The TorchTitan engine behind the contract of ``backends.base``; imports neither torch nor torchtitan before training."""
+
+import json
+import logging
+from collections.abc import Sequence
+
+from primus_app.backends.base import RankContext
+from primus_app.backends.patches import Patch, check_choice
+from primus_app.backends.torchtitan.patches import PATCHES
+from primus_app.backends.torchtitan.support import check_support
+from primus_app.config.errors import Problem
+from primus_app.config.schema import Config
+
+logger = logging.getLogger(__name__)
+
+
+class TorchTitanBackend:
+    """Trains with torchtitan's real Trainer."""
+
+    name = "torchtitan"
+
+    def check(self, config: Config) -> list[Problem]:
+        return [*check_support(config), *check_choice(config.backend.patches, self.patches())]
+
+    def patches(self) -> Sequence[Patch]:
+        return PATCHES
+
+    def train(self, context: RankContext) -> None:
+        import torch
+
+        from primus_app.backends.torchtitan.device import device_type
+        from primus_app.backends.torchtitan.translate import native_record, translate
+        from primus_app.plan.plan import make_plan
+        from primus_app.run.files import write_atomic
+
+        cpu = device_type() == "cpu"
+        if cpu:
+            # Compiled only for FlexAttention's mask, at tens of seconds on a CPU.
+            torch.compiler.set_stance("force_eager")
+        plan = make_plan(context.config, local_devices=context.world_size)
+        native = translate(context, plan, cpu=cpu)
+        if context.rank == 0:
+            context.run.native_dir.mkdir(exist_ok=True)
+            record = json.dumps(native_record(native), indent=2, default=str)
+            write_atomic(context.run.native_dir / "torchtitan.json", record + "\n")
+        trainer = native.build()
+        try:
+            trainer.begin(context)
+            trainer.train()
+        finally:
+            trainer.close()
+
+
+BACKEND = TorchTitanBackend()

@@ -1,0 +1,73 @@
+"""The numbers of a step, taken from TorchTitan and given to the recorder under our names and conventions."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from torchtitan.components.metrics import BaseLogger, MetricsProcessor
+
+from primus_app.backends.recorder import Recorder
+
+
+class StepMetrics(MetricsProcessor):
+    """Keeps TorchTitan's counters; writes nothing itself. The trainer sets ``recorder`` on the rank that knows the loss."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(MetricsProcessor.Config):
+        flops_per_token: float
+        """Model FLOPs for one token of training, in the convention of the plan."""
+        tokens_per_step: int
+        peak_tflops: float | None
+        """Dense peak of one device in the format that matrices are multiplied in; None shows no MFU."""
+
+    recorder: Recorder | None = None
+
+    def _build_metric_logger(self, **unused: Any) -> BaseLogger:
+        return BaseLogger()
+
+    def should_log(self, step: int) -> bool:
+        """Every ``log_freq`` steps, and the first."""
+        return step == 1 or step % self.config.log_freq == 0
+
+    def log(
+        self,
+        step: int,
+        global_avg_loss: float,
+        global_max_loss: float,
+        grad_norm: float,
+        extra_metrics: dict[str, Any] | None = None,
+    ) -> None:
+        """One line of metrics; the times are means over the steps since the last one."""
+        elapsed = time.perf_counter() - self.time_last_log
+        steps = max(len(self.data_loading_times), 1)
+        rate = self.ntokens_since_last_log / (elapsed * self.parallel_dims.non_data_parallel_size)
+        tflops = self.config.flops_per_token * rate / 1e12
+        peak = self.config.peak_tflops
+        num_steps = 1 if step == 1 else self.config.log_freq
+        values = {
+            "loss": global_avg_loss,
+            "grad_norm": grad_norm,
+            "lr": next((value for name, value in (extra_metrics or {}).items() if name.startswith("lr/")), None),
+            "tokens": step * self.config.tokens_per_step,
+            "step_time_s": elapsed / num_steps,
+            "data_time_s": sum(self.data_loading_times) / steps,
+            "tokens_per_s_per_device": rate,
+            "tflops_per_device": tflops,
+            "mfu": tflops / peak if peak else None,
+            "memory_gib": self.device_memory_monitor.get_peak_stats().max_reserved_gib,
+        }
+        if self.recorder:
+            self.recorder.record(step, values)
+        self._begin_anew()
+
+    def log_validation(self, loss: float, step: int, extra_metrics: dict[str, Any] | None = None) -> None:
+        """The evaluation loss; its time counts towards no training step."""
+        if self.recorder:
+            self.recorder.record(step, {"eval_loss": loss, "eval_time_s": time.perf_counter() - self.time_last_log})
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.ntokens_since_last_log = 0
+        self.data_loading_times.clear()
+        self.time_last_log = time.perf_counter()
+        self.device_memory_monitor.reset_peak_stats()

@@ -1,0 +1,59 @@
+"""TorchTitan's own Trainer, with the weights, records and collectives of this run."""
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+from torchtitan.components.metrics import _get_metrics_rank
+from torchtitan.trainer import Trainer
+
+from primus_app.backends.base import RankContext
+from primus_app.backends.recorder import Recorder
+from primus_app.backends.torchtitan.checkpoints import Checkpoints
+from primus_app.backends.torchtitan.metrics import StepMetrics
+from primus_app.backends.torchtitan.weights import init_seeded
+from primus_app.run.events import Event, append_event
+
+logger = logging.getLogger(__name__)
+
+
+class RunTrainer(Trainer):
+    """The stock trainer; ``begin`` must come between building and training."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(Trainer.Config):
+        pass
+
+    recorder: Recorder | None = None
+
+    def begin(self, context: RankContext) -> None:
+        """Seed the weights and open the records; a checkpoint that is loaded later replaces the weights."""
+        config = context.config
+        if self.device.type == "cpu":
+            self._reduce_by_sum()
+        if config.model.init == "seeded":
+            adapter = self.config.model_spec.state_dict_adapter(self.model_config, None)
+            init_seeded(self.model_parts, config.model, config.training.seed, adapter)
+        if context.rank == _get_metrics_rank(
+            parallel_dims=self.parallel_dims, pp_schedule=self.config.parallelism.pipeline_parallel_schedule
+        ):
+            self.recorder = Recorder(context.run, config)
+        assert isinstance(self.metrics_processor, StepMetrics)
+        self.metrics_processor.recorder = self.recorder
+        if isinstance(self.checkpointer, Checkpoints) and context.rank == 0:
+            self.checkpointer.on_saved = lambda step: append_event(context.run, Event.CHECKPOINT, attempt=context.attempt, step=step)
+
+    def _reduce_by_sum(self) -> None:
+        """gloo has no scaled sum, which FSDP2 asks for because TorchTitan sets its divide factor to 1."""
+        for part in self.model_parts:
+            for module in part.modules():
+                if isinstance(module, FSDPModule):
+                    module.set_force_sum_reduction_for_comms(True)
+
+    def close(self) -> None:
+        super().close()
+        if self.recorder:
+            self.recorder.close()
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()

@@ -1,0 +1,125 @@
+"""Seeded weights into TorchTitan's modules, whatever their layout, and out of them under Hugging Face's names."""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torchtitan.models.common.attention import FusedQKVLinear
+from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
+
+from primus_app.backends.hf_names import HfParameter, hf_parameters, initial_std
+from primus_app.backends.seeded import seeded_normal
+from primus_app.config.schema import ModelConfig
+
+LM_HEAD = "lm_head.weight"
+_WRAPPERS = re.compile(r"(_checkpoint_wrapped_module|_orig_mod|_fsdp_wrapped_module)\.")
+_EXPERT = re.compile(r"\.experts\.\d+\.")
+_QKV = re.compile(r"\.self_attn\.[qkv]_proj\.")
+_BUFFERS = ("expert_bias_E", "tokens_per_expert_E")
+
+
+@torch.no_grad()
+def init_seeded(model_parts: list[nn.Module], model: ModelConfig, seed: int, adapter: BaseStateDictAdapter) -> None:
+    """Fill the parameters in place from (seed, Hugging Face name, index); the routers' biases and counts become 0.
+
+    The parts may be materialised pipeline stages with parameters sharded by tensor, expert and data parallelism: each
+    rank makes whole tensors, one group of names at a time, and keeps its shard, without communication.
+    Raises RuntimeError where a parameter has no name in Hugging Face's checkpoint.
+    """
+    convert = _Converter(model, adapter)
+    for part in model_parts:
+        _zero_buffers(part)
+        _fill(part, model, seed, convert)
+
+
+def export_hf(model_parts: list[nn.Module], adapter: BaseStateDictAdapter) -> dict[str, torch.Tensor]:
+    """The whole weights on the CPU under their Hugging Face names; all ranks of each part must call it together."""
+    whole: dict[str, torch.Tensor] = {}
+    for part in model_parts:
+        for name, value in part.state_dict().items():
+            tensor = value.full_tensor() if isinstance(value, DTensor) else value
+            whole[_WRAPPERS.sub("", name)] = tensor.detach().cpu()
+    return {name: value.contiguous() for name, value in _fresh(adapter).to_hf(whole).items()}
+
+
+class _Converter:
+    """Hugging Face tensors to TorchTitan's, a group at a time, with the query, key and value merged where they are fused."""
+
+    def __init__(self, model: ModelConfig, adapter: BaseStateDictAdapter) -> None:
+        self.tied = model.tie_word_embeddings
+        self.adapter = adapter
+
+    def __call__(self, tensors: Mapping[str, torch.Tensor], fused: Mapping[str, FusedQKVLinear]) -> dict[str, torch.Tensor]:
+        given = dict(tensors)
+        # The adapters of tied models want one of the two shared tensors in every call.
+        if invented := self.tied and "model.embed_tokens.weight" not in given:
+            given[LM_HEAD] = torch.empty(0, device="meta")
+        native = _fresh(self.adapter).from_hf(given)
+        if invented:
+            del native[LM_HEAD]
+        for prefix in {name.rsplit(".", 2)[0] for name in native} & fused.keys():
+            fused[prefix]._merge_qkv_on_load(fused[prefix], native, prefix + ".")
+        return native
+
+
+def _fresh(adapter: BaseStateDictAdapter) -> BaseStateDictAdapter:
+    # An adapter that has once converted a sharded model expects shards ever after.
+    return type(adapter)(adapter.model_config, None)
+
+
+def _fill(part: nn.Module, model: ModelConfig, seed: int, convert: _Converter) -> None:
+    targets = {_WRAPPERS.sub("", name): weight for name, weight in part.named_parameters(remove_duplicate=False)}
+    fused = {_WRAPPERS.sub("", name): module for name, module in part.named_modules() if isinstance(module, FusedQKVLinear)}
+    missing = set(targets)
+    for group in _groups(model):
+        names = convert({weight.name: torch.empty(weight.shape, device="meta") for weight in group}, fused).keys()
+        if not names & targets.keys():
+            continue
+        for name, value in convert({weight.name: _initial(weight, model, seed) for weight in group}, fused).items():
+            if name in targets:
+                _copy_shard(name, targets[name], value)
+                missing.discard(name)
+    if missing:
+        raise RuntimeError(f"these parameters have no name in Hugging Face's checkpoint of {model.name}: {', '.join(sorted(missing))}")
+
+
+def _groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
+    """Tensors that TorchTitan may hold as one: query, key and value, or one projection of a layer's experts."""
+    for _, neighbours in groupby(hf_parameters(model), key=_block_of):
+        by_projection: dict[str, list[HfParameter]] = {}
+        for weight in neighbours:
+            by_projection.setdefault(_QKV.sub(".qkv.", _EXPERT.sub(".experts.", weight.name)), []).append(weight)
+        yield from by_projection.values()
+
+
+def _block_of(weight: HfParameter) -> str:
+    match = _EXPERT.search(weight.name) or _QKV.search(weight.name)
+    return weight.name[: match.start()] if match else weight.name
+
+
+def _initial(weight: HfParameter, model: ModelConfig, seed: int) -> torch.Tensor:
+    if weight.kind == "ones":
+        return torch.ones(weight.shape)
+    if weight.kind == "zeros":
+        return torch.zeros(weight.shape)
+    return torch.from_numpy(seeded_normal(seed, weight.name, weight.shape, initial_std(model, weight.kind)))
+
+
+def _copy_shard(name: str, target: torch.Tensor, whole: torch.Tensor) -> None:
+    if target.shape != whole.shape:
+        raise RuntimeError(f"{name} is {tuple(target.shape)}, but its Hugging Face tensors make {tuple(whole.shape)}")
+    if not isinstance(target, DTensor):
+        target.copy_(whole)
+        return
+    # src_data_rank=None: every rank has the whole tensor and cuts its own shard, without communication.
+    source = whole.to(target.device)
+    target.to_local().copy_(distribute_tensor(source, target.device_mesh, target.placements, src_data_rank=None).to_local())
+
+
+def _zero_buffers(part: nn.Module) -> None:
+    for name, buffer in part.named_buffers():
+        if name.endswith(_BUFFERS):
+            (buffer.to_local() if isinstance(buffer, DTensor) else buffer).zero_()

@@ -1,0 +1,1 @@
+"""What is typed and what is answered: arguments, help, verbs, and Hydra's own flags."""

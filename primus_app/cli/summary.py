@@ -1,0 +1,87 @@
+"""What is said before and after a run: where it lies, how it ended, where to look."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from primus_app.config.errors import ExitCode
+from primus_app.plan.plan import Plan
+from primus_app.run.directory import RunDirectory
+from primus_app.run.metrics import read_metrics
+from primus_app.run.open import OpenedRun
+from primus_app.run.status import Status, read_status
+
+
+def show_start(opened: OpenedRun, attempt: int, plan: Plan) -> None:
+    """Two lines: what is trained, and the folder."""
+    mesh, batch, parameters = plan.mesh, plan.batch, plan.parameters
+    assert mesh is not None
+    assert batch is not None
+    assert parameters is not None
+    verb = "continuing" if opened.kind == "continue" else "training"
+    config = opened.config
+    devices = f"{mesh.world} x {config.hardware.name}"
+    print(
+        f"{verb} {plan.model_name} ({parameters.total:,} parameters) on {config.backend.name}, {devices}: "
+        f"{batch.steps:,} steps of {batch.tokens_per_step:,} tokens"
+    )
+    attempts = f"  (attempt {attempt})" if attempt else ""
+    print(f"run directory: {opened.run.path}{attempts}", flush=True)
+
+
+def show_finished(run: RunDirectory) -> None:
+    """The run is complete already."""
+    status = read_status(run)
+    step = f" after step {status.step}" if status and status.step is not None else ""
+    print(f"{run.path} is complete{step}; training.steps=<more> makes it longer, exp_name=<another name> starts anew")
+
+
+def show_summary(run: RunDirectory, attempt: int, code: ExitCode) -> None:
+    """How the attempt ended: numbers and paths when it went well, the cause first when it did not."""
+    status = read_status(run)
+    if code == ExitCode.DONE:
+        Console().print(_numbers(run))
+    elif status is not None:
+        sys.stdout.flush()
+        print(_failure(run, attempt, status, code), file=sys.stderr)
+
+
+def _numbers(run: RunDirectory) -> Table:
+    rows = read_metrics(run)
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    losses = [row for row in rows if "loss" in row]
+    evaluations = [row for row in rows if "eval_loss" in row]
+    if losses:
+        table.add_row("loss", f"{losses[0]['loss']:.4f} -> {losses[-1]['loss']:.4f}")
+    if evaluations:
+        table.add_row("evaluation loss", f"{evaluations[0]['eval_loss']:.4f} -> {evaluations[-1]['eval_loss']:.4f}")
+    if losses:
+        middle = sorted(row["step_time_s"] for row in losses)[len(losses) // 2]
+        table.add_row("median step", f"{middle:.3f} s")
+    table.add_row("metrics", str(run.metrics_file))
+    if run.tensorboard_dir.exists():
+        table.add_row("TensorBoard", f"tensorboard --logdir {_quoted(run.tensorboard_dir)}")
+    table.add_row("logs", str(run.log_dir(0)))
+    if run.checkpoints_dir.exists():
+        table.add_row("checkpoints", str(run.checkpoints_dir))
+    return table
+
+
+def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) -> str:
+    if code == ExitCode.STOPPED:
+        return f"stopped ({status.cause}); the same command with exp_name={run.path.name} continues {run.path}"
+    who = f"rank {status.rank} failed first: " if status.rank is not None else ""
+    lines = [f"error: {who}{status.cause}"]
+    if status.log:
+        lines.append(f"  its log: {status.log}")
+    lines.append(f"  everything about this start: {run.attempts_dir / str(attempt)}")
+    return "\n".join(lines)
+
+
+def _quoted(path: Path) -> str:
+    text = str(path)
+    return f"'{text}'" if " " in text else text

@@ -1,0 +1,50 @@
+"""What preparation hands to training: where each split lies, and the digest of its content."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+SplitName = Literal["train", "valid"]
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """One split: documents ``first_document`` up to, without, ``end_document`` of the pair ``prefix``.bin, ``prefix``.idx.
+
+    The mock source has no files and no end: all four fields are None.
+    """
+
+    prefix: str | None = None
+    first_document: int | None = None
+    end_document: int | None = None
+    num_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Prepared data of one run, stored as JSON in the run directory and read by every rank.
+
+    Attributes:
+        digest: blake2b (32 hex digits) of what determines the samples: tokens, document borders and split; not of the place.
+        tokenizer: name of the tokenizer, None where tokens are taken as they are.
+        vocab_size: all token ids are below this number.
+        num_documents: of both splits; None for the endless mock source.
+    """
+
+    source: str
+    train: SplitData
+    valid: SplitData | None
+    digest: str
+    tokenizer: str | None
+    vocab_size: int
+    num_documents: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of ``to_dict``."""
+        valid = values["valid"]
+        splits = {"train": SplitData(**values["train"]), "valid": None if valid is None else SplitData(**valid)}
+        return cls(**{**values, **splits})

@@ -1,0 +1,70 @@
+"""The samples of one split, by their global index: what a rank reads for its part of a global batch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from primus_app.config.errors import Problem, UserError
+from primus_app.data.indexed import open_pair
+from primus_app.data.mock import MockWindows
+from primus_app.data.order import SampleOrder
+from primus_app.data.prepared import PreparedData, SplitData, SplitName
+from primus_app.data.windows import Windows
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``tokens`` [seq_len + 1] (inputs ``tokens[:-1]``, labels ``tokens[1:]``) and ``positions`` [seq_len] of the inputs; int64."""
+
+    tokens: NDArray[np.int64]
+    positions: NDArray[np.int64]
+
+
+class Samples:
+    """All samples of a split. Training shuffles anew in each epoch; validation reads the windows in order and, past the last one,
+    begins again (``num_windows`` says where; None is endless)."""
+
+    def __init__(self, windows: Windows | MockWindows, order: SampleOrder | None) -> None:
+        self._windows = windows
+        self._order = order
+        self.num_windows = len(windows) if isinstance(windows, Windows) else None
+
+    def window_of(self, global_index: int) -> int:
+        """Window that is read as sample ``global_index``, counting from 0."""
+        if self._order is not None:
+            return self._order.window_of(global_index)
+        return global_index if self.num_windows is None else global_index % self.num_windows
+
+    def sample(self, global_index: int) -> Sample:
+        """Sample ``global_index`` of the run; see ``order.global_sample_index``."""
+        window = self.window_of(global_index)
+        return Sample(self._windows[window], self._windows.positions(window))
+
+
+def open_samples(prepared: PreparedData, split: SplitName, *, seq_len: int, seed: int, document_mask: bool) -> Samples:
+    """Opens a split of ``prepared`` for reading; ``seed`` orders training and has no bearing on validation.
+
+    Raises:
+        UserError: the prepared files are missing on this machine, or are no longer what was prepared.
+    """
+    data = prepared.train if split == "train" else prepared.valid
+    assert data is not None, f"nothing was held back for the {split} split"
+    if data.prefix is None:
+        mock = MockWindows(prepared.vocab_size, seq_len, split=split, seed=seed, document_mask=document_mask)
+        return Samples(mock, None)
+    windows = _open_windows(data, seq_len, document_mask)
+    return Samples(windows, SampleOrder(len(windows), seed) if split == "train" else None)
+
+
+def _open_windows(data: SplitData, seq_len: int, document_mask: bool) -> Windows:
+    assert data.prefix is not None
+    assert data.first_document is not None
+    assert data.end_document is not None
+    pair = open_pair(data.prefix)
+    if data.end_document <= pair.num_documents:
+        windows = Windows(pair, data.first_document, data.end_document, seq_len, document_mask=document_mask)
+        if windows.num_tokens == data.num_tokens:
+            return windows
+    message = f"is no longer what was prepared: {data.num_tokens} tokens in documents {data.first_document} to {data.end_document - 1}."
+    raise UserError(Problem(f"{data.prefix}.idx", message, ("start the run again: it prepares the data anew",)))

@@ -1,0 +1,182 @@
+"""The node agent: prepares the data, starts one rank process per device through torch's elastic agent, and accounts for their end."""
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from primus_app.config.errors import ExitCode, UserError
+from primus_app.config.schema import Config
+from primus_app.launch.environment import export, rank_environment
+from primus_app.launch.orphan import die_with_parent
+from primus_app.run.directory import RunDirectory
+from primus_app.run.events import Event, append_event
+from primus_app.run.files import write_atomic
+from primus_app.run.rank_logs import open_log_file
+from primus_app.run.snapshot import read_config, record_data_digest
+from primus_app.run.status import State, Status, write_status
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_S = 5
+"""How long ranks are given to end after a signal before they are killed."""
+
+
+class Stopped(Exception):  # noqa: N818 — a request, not an error
+    """A signal asked the run to end."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(f"stopped by {self.signal.name}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended; ``rank`` and ``log`` say where to look when it failed."""
+
+    state: State
+    code: ExitCode
+    cause: str | None = None
+    rank: int | None = None
+    log: str | None = None
+
+
+def main(run_path: str, attempt: str) -> int:
+    """Carry out attempt ``attempt`` of the run at ``run_path`` on this node; the exit code tells how it ended."""
+    die_with_parent(signal.SIGTERM)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _stop)
+    run, number = RunDirectory(Path(run_path)), int(attempt)
+    folder = run.attempts_dir / attempt
+    config = read_config(folder / "config.yaml")
+    open_log_file(folder / "agent.log", config.logging.level, "agent")
+    outcome = _attempt(run, number, folder, config)
+    _account(run, number, outcome)
+    return int(outcome.code)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
+
+
+def _attempt(run: RunDirectory, number: int, folder: Path, config: Config) -> Outcome:
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    try:
+        _prepare_data(run, folder, config)
+        return _run_ranks(run, number, folder, config)
+    except UserError as error:
+        print("\n".join(f"error: {problem}" for problem in error.problems), file=sys.stderr)
+        return Outcome(State.FAILED, error.code, str(error))
+    except (Stopped, SignalException) as error:
+        name = error.signal.name if isinstance(error, Stopped) else signal.Signals(error.sigval).name
+        append_event(run, Event.SIGNAL, attempt=number, signal=name)
+        state = State.CANCELLED if name == "SIGINT" else State.PREEMPTED
+        return Outcome(state, ExitCode.STOPPED, f"stopped by {name}")
+    except Exception as error:
+        logger.exception("the node agent failed")
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, f"the node agent failed: {error}", log=str(folder / "agent.log"))
+
+
+def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
+    """Tokenise once into the cache, with a progress bar, and hold the content against what the run started with."""
+    from primus_app.data.prepare import prepare
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = _with_progress(
+            lambda progress: prepare(
+                config.data,
+                vocab_size=config.model.vocab_size,
+                seq_len=config.training.seq_len,
+                global_batch_size=config.training.global_batch_size,
+                progress=progress,
+            )
+        )
+    record_data_digest(run, data.digest)
+    write_atomic(folder / "data.json", json.dumps(data.to_dict(), indent=2) + "\n")
+    append_event(run, Event.DATA_PREPARED, attempt=int(folder.name), digest=data.digest)
+
+
+def _with_progress(work: Callable[[Callable[[int, int], None]], Any]) -> Any:
+    """Show a bar on the terminal as soon as there is something to wait for."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("preparing data"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("data", total=None, visible=False)
+        return work(lambda done, total: bar.update(task, completed=done, total=total, visible=True))
+
+
+def _run_ranks(run: RunDirectory, number: int, folder: Path, config: Config) -> Outcome:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    from primus_app.launch.agent_logs import AttemptLogs
+    from primus_app.launch.failure import first_failure
+
+    _hush_elastic()
+    ranks = config.cluster.devices_per_node
+    assert isinstance(ranks, int)
+    given = export(rank_environment(config, ranks))
+    write_atomic(folder / "rank_environment.json", json.dumps(given, indent=2) + "\n")
+    launch = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=ranks,
+        run_id=f"{run.path.name}-{number}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        monitor_interval=0.1,
+        logs_specs=AttemptLogs(folder),
+        shutdown_timeout=SHUTDOWN_S,
+    )
+    write_status(run, Status(state=State.RUNNING, attempt=number))
+    append_event(run, Event.STARTED, attempt=number, ranks=ranks)
+    try:
+        elastic_launch(launch, sys.executable)("-m", "primus_app.launch.rank", str(run.path), str(number))
+    except ChildFailedError as error:
+        first = first_failure(error.failures.items())
+        log = run.log_dir(first.rank) / "error.log"
+        place = log if log.exists() and log.stat().st_size else folder / f"rank-{first.rank}" / "stderr.log"
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, first.message, first.rank, str(place))
+    return Outcome(State.COMPLETED, ExitCode.DONE)
+
+
+def _hush_elastic() -> None:
+    """torch's loggers have handlers of their own that write to the terminal; they reach agent.log through the root."""
+    for name in ("torch", *(known for known in logging.root.manager.loggerDict if known.startswith("torch."))):
+        log = logging.getLogger(name)
+        log.handlers.clear()
+        log.propagate = True
+
+
+def _account(run: RunDirectory, number: int, outcome: Outcome) -> None:
+    """The last word of the attempt, in status.json, events.jsonl and the attempt's own folder."""
+    status = Status(
+        state=outcome.state,
+        attempt=number,
+        cause=outcome.cause,
+        rank=outcome.rank,
+        log=outcome.log,
+        exit_code=int(outcome.code),
+    )
+    result = {"agent_pid": os.getpid(), "state": outcome.state, "exit_code": int(outcome.code), "cause": outcome.cause, "rank": outcome.rank}
+    write_atomic(run.attempts_dir / str(number) / "result.json", json.dumps({**result, "ended": time.time()}, indent=2) + "\n")
+    write_status(run, status)
+    append_event(run, Event(outcome.state), attempt=number, cause=outcome.cause, rank=outcome.rank)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

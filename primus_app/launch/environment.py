@@ -1,0 +1,83 @@
+"""The environment variables that ranks are given, each with its reason; what the user has set wins."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from primus_app.config.schema import Config
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: its value for this run, and when it is given."""
+
+    name: str
+    value: str
+    reason: str
+    applies: Callable[[Config], bool]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a rank sees of one variable, and who decided it: the user or primus_app."""
+
+    name: str
+    value: str
+    source: str
+    reason: str
+
+
+def _is_amd(config: Config) -> bool:
+    return config.hardware.vendor == "amd"
+
+
+def _is_amd_moe(config: Config) -> bool:
+    return _is_amd(config) and config.model.moe is not None
+
+
+def _is_gfx950(config: Config) -> bool:
+    return config.hardware.gfx == "gfx950"
+
+
+ROCM = (
+    Variable("HSA_NO_SCRATCH_RECLAIM", "1", "avoids scratch thrash, and a crash with experts", _is_amd),
+    Variable("HSA_ENABLE_SDMA", "1", "copies run on the DMA engines", _is_amd),
+    Variable("HSA_KERNARG_POOL_SIZE", "12582912", "expert kernels need a larger argument pool", _is_amd_moe),
+    Variable("GPU_MAX_HW_QUEUES", "2", "stable overlap of compute and communication", _is_amd),
+    Variable("TORCH_NCCL_HIGH_PRIORITY", "1", "communication streams go first", _is_amd),
+    Variable("RCCL_MSCCL_ENABLE", "0", "off, as AMD's training stack has it", _is_amd),
+    Variable("RCCL_MSCCLPP_ENABLE", "0", "off, as AMD's training stack has it", _is_amd),
+    Variable("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "0", "off, as AMD's training stack has it", _is_amd),
+    Variable("RCCL_WARP_SPEED_AUTO", "0", "NaN otherwise on MI350X and MI355X", _is_gfx950),
+)
+"""For AMD devices, after AMD's open training stack."""
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def rank_environment(config: Config, local_ranks: int, environment: Mapping[str, str] = os.environ) -> list[Given]:
+    """The variables that a rank of this node gets, ``local_ranks`` of them on it."""
+    given = [_given(variable.name, variable.value, variable.reason, environment) for variable in ROCM if variable.applies(config)]
+    threads = str(max(1, _usable_cores() // local_ranks))
+    given += [_given(name, threads, f"{_usable_cores()} cores shared by {local_ranks} ranks", environment) for name in THREADS]
+    if config.cluster.nodes in (1, "auto") and Path("/sys/class/net/lo").exists():
+        given.append(_given("GLOO_SOCKET_IFNAME", "lo", "one node: no network and no host name needed", environment))
+    return given
+
+
+def export(given: list[Given]) -> list[dict[str, str]]:
+    """Set the variables in this process, whose children inherit them; returns them for the record."""
+    os.environ.update({variable.name: variable.value for variable in given})
+    return [asdict(variable) for variable in given]
+
+
+def _given(name: str, value: str, reason: str, environment: Mapping[str, str]) -> Given:
+    if name in environment:
+        return Given(name, environment[name], "user", "set in the environment")
+    return Given(name, value, "primus_app", reason)
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else os.cpu_count() or 1

@@ -1,0 +1,49 @@
+"""Which rank failed first, and how to say it."""
+
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+
+@dataclass(frozen=True)
+class RankFailure:
+    """The end of one rank: its own words, when it has any."""
+
+    rank: int
+    exit_code: int
+    message: str
+    time: float
+
+
+def first_failure(failures: Iterable[tuple[int, ProcessFailure]]) -> RankFailure:
+    """The cause among ``failures`` (rank, what elastic saw).
+
+    A rank killed from outside leaves no error of its own, and the errors of the others are its echo: their connections
+    broke. So such a rank comes first; otherwise the earliest error file.
+    """
+    found = [_rank_failure(rank, failure) for rank, failure in failures]
+    return min(found, key=lambda failure: (not _killed(failure.exit_code), failure.time))
+
+
+def _killed(exit_code: int) -> bool:
+    return exit_code < 0 and -exit_code not in (signal.SIGTERM, signal.SIGINT)
+
+
+def _rank_failure(rank: int, failure: ProcessFailure) -> RankFailure:
+    error_file = Path(failure.error_file)
+    when = error_file.stat().st_mtime if error_file.exists() else float(failure.timestamp)
+    return RankFailure(rank, failure.exitcode, _message(failure), when)
+
+
+def _message(failure: ProcessFailure) -> str:
+    if failure.exitcode < 0 and failure.error_file_data.get("message") in (None, "", "<NONE>", "<N/A>"):
+        return f"killed by {signal.Signals(-failure.exitcode).name} (signal {-failure.exitcode}){_hint(-failure.exitcode)}"
+    message = failure.message
+    return str(message.get("message", message)) if isinstance(message, dict) else str(message)
+
+
+def _hint(number: int) -> str:
+    return ": by hand, or by the system because memory ran out" if number == signal.SIGKILL else ""

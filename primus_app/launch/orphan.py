@@ -1,0 +1,14 @@
+"""No process outlives the one that started it, even when that one is killed with -9."""
+
+import ctypes
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl(2): the signal that a process gets when its parent dies."""
+
+
+def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send ``death_signal`` to this process when its parent ends. Does nothing where there is no Linux."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(death_signal))

@@ -1,0 +1,111 @@
+"""The terminal's view of a run: one moving line while it trains, plain lines where there is no terminal."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from primus_app.run.directory import RunDirectory
+
+POLL_S = 0.2
+PLAIN_EVERY_S = 5.0
+"""Without a terminal, lines of training steps come at most this often; evaluations always."""
+
+
+class View(Protocol):
+    """Something that shows one line of metrics.jsonl."""
+
+    def show(self, row: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def watch(run: RunDirectory, attempt: int, steps: int, alive: Callable[[], bool]) -> None:
+    """Show metrics as they are written until ``alive`` says no; then once more, so that no line is missed."""
+    view: View = TerminalView(steps) if sys.stdout.isatty() else PlainView(steps)
+    rows = _new_rows(run.metrics_file)
+    try:
+        running = True
+        while running:
+            running = alive()
+            for row in next(rows):
+                view.show(row)
+            if running:
+                time.sleep(POLL_S)
+    finally:
+        view.close()
+
+
+def _new_rows(file: Path) -> Iterator[list[dict[str, Any]]]:
+    """The complete lines added since the last look, beginning with what is written from now on.
+
+    The file shrinks when an attempt resumes from an older checkpoint; then reading goes on at its new end.
+    """
+    position = file.stat().st_size if file.exists() else 0
+    while True:
+        rows: list[dict[str, Any]] = []
+        if file.exists():
+            position = min(position, file.stat().st_size)
+            with file.open("rb") as stream:
+                stream.seek(position)
+                data = stream.read()
+            complete = data[: data.rfind(b"\n") + 1]
+            position += len(complete)
+            rows = [json.loads(line) for line in complete.splitlines()]
+        yield rows
+
+
+def describe(row: dict[str, Any]) -> str:
+    """The numbers of one row that people watch, left to right."""
+    parts = [
+        ("loss", "loss {:.4f}"),
+        ("eval_loss", "evaluation loss {:.4f}"),
+        ("tokens_per_s_per_device", "{:,.0f} tok/s/dev"),
+        ("tflops_per_device", "{:.3g} TFLOP/s"),
+        ("mfu", "MFU {:.1%}"),
+        ("memory_gib", "{:.2f} GiB"),
+    ]
+    return "  ".join(text.format(row[name]) for name, text in parts if row.get(name) is not None)
+
+
+class PlainView:
+    """Lines for a file or a pipe."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._shown = 0.0
+
+    def show(self, row: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if "eval_loss" in row or row["step"] in (1, self._steps) or now - self._shown >= PLAIN_EVERY_S:
+            self._shown = now
+            print(f"step {row['step']:>5}/{self._steps}  {describe(row)}", flush=True)
+
+    def close(self) -> None:
+        return None
+
+
+class TerminalView:
+    """One line that moves; evaluations stay above it."""
+
+    def __init__(self, steps: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("step"), MofNCompleteColumn(), BarColumn(bar_width=16), TextColumn("{task.description}"), TimeRemainingColumn(compact=True),
+            console=Console(),
+        )
+        self._task = self._progress.add_task("starting", total=steps)
+        self._progress.start()
+
+    def show(self, row: dict[str, Any]) -> None:
+        if "eval_loss" in row:
+            self._progress.console.print(f"step {row['step']:>5}  {describe(row)}", highlight=False)
+        else:
+            self._progress.update(self._task, completed=row["step"], description=describe(row))
+
+    def close(self) -> None:
+        self._progress.stop()

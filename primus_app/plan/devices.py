@@ -1,0 +1,206 @@
+"""Whether this machine can train a plan, and if not, which commands would work instead."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from primus_app.config.errors import ExitCode, Problem, UserError
+from primus_app.config.schema import Config
+from primus_app.plan.batch import is_legal
+from primus_app.plan.mesh import Mesh
+from primus_app.plan.neighbours import count, divisors
+from primus_app.plan.plan import STATE_BYTES_PER_PARAMETER, Plan, make_plan, schedule_rhythm
+
+Compose = Callable[[Sequence[str]], Config]
+"""From overrides to a configuration; raises UserError for overrides that do not hold."""
+
+TP_LAYOUTS = {"tp8_pp4": 32, "tp8": 8, "tp4_pp2": 8, "tp4": 4, "tp2_pp2": 4, "tp2": 2}
+"""Layouts of conf/parallel/ that are offered in place of one that is too large, largest first, with the devices they need."""
+
+ELSEWHERE = "mi300x"
+"""Option of conf/hardware/ that a plan without devices is offered for."""
+
+PROCESS_BYTES = 2**29
+"""Resident memory of a training process before its model: an import of torch and an engine, measured at 0.55 GB."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine has to train with.
+
+    Attributes:
+        devices: accelerators, or 1 where there is only a CPU.
+        is_cpu: whether there is only a CPU; any number of processes can then be asked for.
+        memory_bytes: memory of one accelerator, or of the whole machine where there is only a CPU; None when unknown.
+        hardware: its option in conf/hardware/; None when unknown.
+    """
+
+    devices: int
+    is_cpu: bool
+    memory_bytes: int | None
+    hardware: str | None = None
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """Overrides that compose, and what they come to."""
+
+    overrides: list[str]
+    config: Config
+    plan: Plan
+
+
+def require_devices(
+    config: Config, plan: Plan, machine: Machine, overrides: Sequence[str], *, compose: Compose, program: str = "primus"
+) -> None:
+    """Raise what :func:`check_devices` finds, with exit code 3."""
+    problems = check_devices(config, plan, machine, overrides, compose=compose, program=program)
+    if problems:
+        raise UserError(problems, ExitCode.UNFIT_MACHINE)
+
+
+def check_devices(
+    config: Config, plan: Plan, machine: Machine, overrides: Sequence[str], *, compose: Compose, program: str = "primus"
+) -> list[Problem]:
+    """What this machine lacks to train ``plan`` (which has a mesh); empty when it lacks nothing, or when the cluster is another.
+
+    Every command in the advice has been composed and planned with ``compose``, so it works as it stands.
+
+    Args:
+        overrides: what the user typed after the verb, without the verb's own flags.
+        program: how the program was called.
+    """
+    if config.cluster.name != "local" or plan.mesh is None:
+        return []
+    lacking = _lacking(config, plan, machine)
+    if not lacking:
+        return []
+    fix = tuple(_commands(config, plan.mesh, machine, overrides, compose, program)) or ("it takes a larger machine, or a smaller model",)
+    return [Problem(where, what, fix if (where, what) == lacking[-1] else ()) for where, what in lacking]
+
+
+def replace_overrides(overrides: Sequence[str], changes: Mapping[str, str | None]) -> list[str]:
+    """The overrides with the changed keys and all keys below them replaced; None only removes."""
+
+    def is_kept(text: str) -> bool:
+        key = text.partition("=")[0].lstrip("+~")
+        return not any(key == changed or key.startswith(f"{changed}.") for changed in changes)
+
+    return [*filter(is_kept, overrides), *(f"{key}={value}" for key, value in changes.items() if value is not None)]
+
+
+def _lacking(config: Config, plan: Plan, machine: Machine, *, per_process: int = 0) -> list[tuple[str, str]]:
+    """(where, what) of everything that is missing here."""
+    assert plan.mesh is not None
+    return [
+        *_missing_hardware(config, machine),
+        *_missing_devices(config, plan.mesh, machine),
+        *_missing_memory(plan, machine, per_process),
+    ]
+
+
+def _missing_hardware(config: Config, machine: Machine) -> Iterator[tuple[str, str]]:
+    if machine.is_cpu and config.hardware.vendor in ("amd", "nvidia"):
+        yield "hardware", f"{config.hardware.name} is not in this machine, which has no accelerator to train on"
+
+
+def _missing_devices(config: Config, mesh: Mesh, machine: Machine) -> Iterator[tuple[str, str]]:
+    if config.cluster.nodes != "auto" and config.cluster.nodes > 1:
+        yield "cluster.nodes", f"{mesh.nodes} nodes are asked for, and cluster=local is this machine alone"
+    elif mesh.world > _available(config, mesh, machine):
+        need = f"tp {mesh.tp} x pp {mesh.pp} x cp {mesh.cp} x dp {mesh.dp} needs {count(mesh.world, 'device')}"
+        has = "no accelerator, so it is 1 device (one process on its CPU)" if machine.is_cpu else count(machine.devices, "device")
+        yield "parallel", f"{need}; this machine has {has}: {mesh.world - machine.devices} missing"
+
+
+def _available(config: Config, mesh: Mesh, machine: Machine) -> int:
+    asked = config.cluster.devices_per_node
+    return asked if machine.is_cpu and asked != "auto" and mesh.nodes == 1 else machine.devices
+
+
+def _missing_memory(plan: Plan, machine: Machine, per_process: int) -> Iterator[tuple[str, str]]:
+    if machine.memory_bytes is None or plan.parameters is None or plan.mesh is None or plan.model_state_gib is None:
+        return
+    parameters = plan.parameters.total
+    if machine.is_cpu:
+        replicas, owner = plan.mesh.dp_replicate, "this machine"
+        needed = float(STATE_BYTES_PER_PARAMETER * parameters * replicas + per_process * plan.mesh.world)
+    else:
+        replicas, owner, needed = 1, "a device of this machine", plan.model_state_gib * 2**30
+    if needed > machine.memory_bytes:
+        copies = f" x dp_replicate {replicas}" if replicas > 1 else ""
+        sizes = f"{STATE_BYTES_PER_PARAMETER} bytes x {parameters:,} parameters{copies}"
+        share = f"come to {_gib(needed)}" if machine.is_cpu else f"come to {_gib(needed)} on a rank"
+        what = f"weights, gradients and optimizer states ({sizes}) {share}; {owner} has {_gib(machine.memory_bytes)}"
+        yield "model", what
+
+
+def _gib(number: float) -> str:
+    return f"{number / 2**30:.1f} GiB"
+
+
+def _commands(config: Config, mesh: Mesh, machine: Machine, overrides: Sequence[str], compose: Compose, program: str) -> Iterator[str]:
+    """Lines of ``command  # what it does``, each tried first."""
+    here: dict[str, str | None] = {"cluster.nodes": None, "cluster.devices_per_node": None}
+    if config.hardware.name != machine.hardware:
+        here["hardware"] = None
+    if machine.is_cpu and mesh.world > 1:
+        processes = {**here, "cluster.devices_per_node": str(mesh.world)}
+        yield from _train(replace_overrides(overrides, processes), f"{mesh.world} processes on the CPU", machine, compose, program)
+    for name, least in TP_LAYOUTS.items():
+        if not machine.is_cpu and least <= machine.devices and least < mesh.world:
+            found = list(_train(replace_overrides(overrides, {**here, "parallel": name}), "fits here", machine, compose, program))
+            yield from found
+            if found:
+                break
+    if machine.devices > 1:
+        fsdp = replace_overrides(overrides, {**here, "parallel": "fsdp"})
+        yield from _train(fsdp, f"FSDP over the {machine.devices} devices", machine, compose, program)
+    one = "one process on the CPU" if machine.is_cpu else "one device"
+    yield from _train(replace_overrides(overrides, {**here, "parallel": "single"}), one, machine, compose, program)
+    yield from _plan_elsewhere(config, machine, overrides, compose, program)
+
+
+def _train(overrides: list[str], why: str, machine: Machine, compose: Compose, program: str) -> Iterator[str]:
+    """The command that trains with ``overrides``, with a smaller micro batch where that is needed; nothing when it would not work."""
+    found = _sound(overrides, machine, compose)
+    if found and not _lacking(found.config, found.plan, machine, per_process=PROCESS_BYTES if machine.is_cpu else 0):
+        yield f"{shlex.join([program, *found.overrides])}  # {why}"
+
+
+def _sound(overrides: list[str], machine: Machine, compose: Compose) -> _Attempt | None:
+    """The overrides, if need be with a smaller micro batch, when a plan of them has no problems."""
+    try:
+        for attempt in (overrides, *_smaller_micro_batch(overrides, machine, compose)):
+            config = compose(attempt)
+            plan = _plan(config, machine)
+            if not plan.problems:
+                return _Attempt(attempt, config, plan)
+    except UserError:
+        return None
+    return None
+
+
+def _smaller_micro_batch(overrides: list[str], machine: Machine, compose: Compose) -> Iterator[list[str]]:
+    config = compose(overrides)
+    mesh, training = _plan(config, machine).mesh, config.training
+    if mesh is None or training.global_batch_size % mesh.dp:
+        return
+    rhythm = schedule_rhythm(config)
+    sizes = [size for size in divisors(training.global_batch_size // mesh.dp) if size < training.micro_batch_size]
+    legal = [size for size in sizes if is_legal(training.global_batch_size, size, mesh.dp, rhythm)]
+    if legal:
+        yield replace_overrides(overrides, {"training.micro_batch_size": str(legal[-1])})
+
+
+def _plan_elsewhere(config: Config, machine: Machine, overrides: Sequence[str], compose: Compose, program: str) -> Iterator[str]:
+    """The command that plans the request as it is for hardware that is not here."""
+    is_elsewhere = config.hardware.vendor in ("amd", "nvidia") and config.hardware.name != machine.hardware
+    attempt = list(overrides) if is_elsewhere else replace_overrides(overrides, {"hardware": ELSEWHERE})
+    found = _sound(attempt, machine, compose)
+    if found:
+        yield f"{shlex.join([program, 'plan', *found.overrides])}  # plans it without the devices"
+
+
+def _plan(config: Config, machine: Machine) -> Plan:
+    return make_plan(config, local_devices=machine.devices, local_hardware=machine.hardware)

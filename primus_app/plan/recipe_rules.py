@@ -1,0 +1,35 @@
+"""Which settings of the recipe contradict each other: the learning rate's schedule, and the balancing of experts."""
+
+from primus_app.config.errors import Problem
+from primus_app.config.schema import ModelConfig, OptimizerConfig, TrainingConfig
+from primus_app.plan.neighbours import offer
+
+
+def check_schedule(optimizer: OptimizerConfig, steps: int | None) -> list[Problem]:
+    """Problems of warm-up and rates; ``steps`` is the length of training, None where that is itself a problem."""
+    problems = []
+    length = optimizer.schedule_steps or steps
+    if length is not None and optimizer.warmup_steps > length:
+        source = "optimizer.schedule_steps" if optimizer.schedule_steps else "the length of training"
+        what = f"warmup_steps {optimizer.warmup_steps} is longer than the schedule of {length} steps ({source})"
+        problems.append(Problem("optimizer.warmup_steps", what, offer("optimizer.warmup_steps", dict.fromkeys((length // 10, length)))))
+    if optimizer.min_lr > optimizer.lr:
+        what = f"min_lr {optimizer.min_lr:g} is above lr {optimizer.lr:g}, the peak it falls from"
+        fix = (f"optimizer.min_lr={optimizer.lr / 10:g} or optimizer.min_lr={optimizer.lr:g}",)
+        problems.append(Problem("optimizer.min_lr", what, fix))
+    return problems
+
+
+def check_balancing(training: TrainingConfig, model: ModelConfig) -> list[Problem]:
+    """Problems of training.load_balancing with the chosen model."""
+    balancing = training.load_balancing
+    if balancing == "none":
+        return []
+    if model.moe is None:
+        what = f"{balancing} has no effect: {model.name} has no experts"
+        return [Problem("training.load_balancing", what, ("training.load_balancing=none",))]
+    if balancing == "expert_bias" and not model.moe.expert_bias:
+        what = f"expert_bias moves the router's selection bias, and {model.name} has none (model.moe.expert_bias is false)"
+        fix = ("model.moe.expert_bias=true gives it one", "training.load_balancing=aux_loss or training.load_balancing=none")
+        return [Problem("training.load_balancing", what, fix)]
+    return []

@@ -1,0 +1,79 @@
+"""Contradictions in the recipe: warm-up, rates and the balancing of experts."""
+
+from typing import Any, Literal
+
+import pytest
+
+from primus_app.config.errors import Problem
+from primus_app.config.schema import ModelConfig, MoeConfig, OptimizerConfig, TrainingConfig
+from primus_app.plan.recipe_rules import check_balancing, check_schedule
+
+
+def model(moe: MoeConfig | None) -> ModelConfig:
+    return ModelConfig(
+        name="m",
+        family="llama",
+        num_hidden_layers=2,
+        hidden_size=8,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=4,
+        intermediate_size=16,
+        vocab_size=32,
+        max_position_embeddings=64,
+        moe=moe,
+    )
+
+
+def experts(**changes: Any) -> MoeConfig:
+    return MoeConfig(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, **changes)
+
+
+def test_the_defaults_do_not_contradict_each_other() -> None:
+    assert check_schedule(OptimizerConfig(), 200) == []
+    assert check_schedule(OptimizerConfig(warmup_steps=200), 200) == []
+    assert check_schedule(OptimizerConfig(), None) == []
+
+
+def test_a_warm_up_longer_than_training() -> None:
+    assert check_schedule(OptimizerConfig(warmup_steps=60), 50) == [
+        Problem(
+            "optimizer.warmup_steps",
+            "warmup_steps 60 is longer than the schedule of 50 steps (the length of training)",
+            ("optimizer.warmup_steps=5 or optimizer.warmup_steps=50",),
+        )
+    ]
+
+
+def test_a_warm_up_longer_than_the_schedule_given() -> None:
+    (problem,) = check_schedule(OptimizerConfig(warmup_steps=60, schedule_steps=40), 500)
+    assert problem.what == "warmup_steps 60 is longer than the schedule of 40 steps (optimizer.schedule_steps)"
+    assert check_schedule(OptimizerConfig(warmup_steps=60, schedule_steps=400), 50) == []
+
+
+def test_a_least_rate_above_the_peak() -> None:
+    (problem,) = check_schedule(OptimizerConfig(lr=1e-4, min_lr=3e-4), 200)
+    assert problem == Problem(
+        "optimizer.min_lr",
+        "min_lr 0.0003 is above lr 0.0001, the peak it falls from",
+        ("optimizer.min_lr=1e-05 or optimizer.min_lr=0.0001",),
+    )
+
+
+@pytest.mark.parametrize("balancing", ["expert_bias", "aux_loss"])
+def test_balancing_has_no_effect_on_a_dense_model(balancing: Literal["expert_bias", "aux_loss"]) -> None:
+    assert check_balancing(TrainingConfig(load_balancing=balancing), model(None)) == [
+        Problem("training.load_balancing", f"{balancing} has no effect: m has no experts", ("training.load_balancing=none",))
+    ]
+
+
+def test_expert_bias_needs_a_bias_to_move() -> None:
+    (problem,) = check_balancing(TrainingConfig(load_balancing="expert_bias"), model(experts()))
+    assert "model.moe.expert_bias is false" in problem.what
+    assert problem.fix[0] == "model.moe.expert_bias=true gives it one"
+    assert check_balancing(TrainingConfig(load_balancing="expert_bias"), model(experts(expert_bias=True))) == []
+
+
+@pytest.mark.parametrize("balancing", ["none", "aux_loss"])
+def test_other_balancing_needs_experts_only(balancing: Literal["none", "aux_loss"]) -> None:
+    assert check_balancing(TrainingConfig(load_balancing=balancing), model(experts())) == []
