@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from primus_app.config.errors import ExitCode, UserError
+from primus_app.config.errors import ExitCode, UserError, show_problems
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,13 +46,6 @@ def _run(argv: list[str]) -> int:
     from primus_app.cli.verbs import run_verb
 
     return run_verb(arguments)
-
-
-def show_problems(error: UserError) -> None:
-    """All problems on standard error, the word error in red on a terminal."""
-    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
-    for problem in error.problems:
-        print(f"{label} {problem}", file=sys.stderr)
 
 
 if __name__ == "__main__":

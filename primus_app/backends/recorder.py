@@ -1,11 +1,17 @@
 """Where the numbers of a step go: metrics.jsonl, TensorBoard and the log, the same numbers in each."""
 
+from __future__ import annotations
+
 import logging
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from primus_app.config.schema import Config
 from primus_app.run.directory import RunDirectory
 from primus_app.run.metrics import MetricsWriter
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 logger = logging.getLogger(__name__)
 
@@ -26,12 +32,19 @@ class Recorder:
     """Writes on the one rank that knows the loss; elsewhere there is none."""
 
     def __init__(self, run: RunDirectory, config: Config) -> None:
+        self._run, self._config = run, config
         self._metrics = MetricsWriter(run)
-        self._board = None
-        if config.logging.tensorboard:
+        self._board: SummaryWriter | None = None
+
+    def go_on_after(self, step: int, attempt_dir: Path) -> None:
+        """Training goes on after ``step`` (0 is the beginning): what an earlier attempt wrote of later steps is taken out."""
+        dropped = self._metrics.truncate_after(step, attempt_dir)
+        if dropped:
+            logger.info("%d lines of metrics after step %d are computed again", dropped, step)
+        if self._config.logging.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(run.tensorboard_dir), max_queue=1000)
+            self._board = SummaryWriter(str(self._run.tensorboard_dir), max_queue=1000, purge_step=step + 1)
 
     def record(self, step: int, values: dict[str, Any]) -> None:
         """One line for ``step``; None means unknown and is left out of TensorBoard and the log."""

@@ -1,10 +1,7 @@
 """What is said before and after a run: where it lies, how it ended, where to look."""
 
+import shlex
 import sys
-from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 from primus_app.config.errors import ExitCode
 from primus_app.plan.plan import Plan
@@ -42,33 +39,28 @@ def show_summary(run: RunDirectory, attempt: int, code: ExitCode) -> None:
     """How the attempt ended: numbers and paths when it went well, the cause first when it did not."""
     status = read_status(run)
     if code == ExitCode.DONE:
-        Console().print(_numbers(run))
+        print(f"\ncomplete\n{_numbers(run)}")
     elif status is not None:
         sys.stdout.flush()
         print(_failure(run, attempt, status, code), file=sys.stderr)
 
 
-def _numbers(run: RunDirectory) -> Table:
+def _numbers(run: RunDirectory) -> str:
     rows = read_metrics(run)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     losses = [row for row in rows if "loss" in row]
     evaluations = [row for row in rows if "eval_loss" in row]
-    if losses:
-        table.add_row("loss", f"{losses[0]['loss']:.4f} -> {losses[-1]['loss']:.4f}")
-    if evaluations:
-        table.add_row("evaluation loss", f"{evaluations[0]['eval_loss']:.4f} -> {evaluations[-1]['eval_loss']:.4f}")
+    lines = []
     if losses:
         middle = sorted(row["step_time_s"] for row in losses)[len(losses) // 2]
-        table.add_row("median step", f"{middle:.3f} s")
-    table.add_row("metrics", str(run.metrics_file))
+        lines.append(("loss", f"{losses[0]['loss']:.4f} -> {losses[-1]['loss']:.4f}"))
+        lines.append(("median step", f"{middle:.3f} s"))
+    if evaluations:
+        lines.append(("evaluation loss", f"{evaluations[0]['eval_loss']:.4f} -> {evaluations[-1]['eval_loss']:.4f}"))
+    places = (("metrics", run.metrics_file), ("logs", run.log_dir(0)), ("checkpoints", run.checkpoints_dir))
+    lines += [(name, str(path)) for name, path in places if path.exists()]
     if run.tensorboard_dir.exists():
-        table.add_row("TensorBoard", f"tensorboard --logdir {_quoted(run.tensorboard_dir)}")
-    table.add_row("logs", str(run.log_dir(0)))
-    if run.checkpoints_dir.exists():
-        table.add_row("checkpoints", str(run.checkpoints_dir))
-    return table
+        lines.append(("TensorBoard", f"tensorboard --logdir {shlex.quote(str(run.tensorboard_dir))}"))
+    return "\n".join(f"{name:<16} {text}" for name, text in lines)
 
 
 def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) -> str:
@@ -80,8 +72,3 @@ def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) ->
         lines.append(f"  its log: {status.log}")
     lines.append(f"  everything about this start: {run.attempts_dir / str(attempt)}")
     return "\n".join(lines)
-
-
-def _quoted(path: Path) -> str:
-    text = str(path)
-    return f"'{text}'" if " " in text else text

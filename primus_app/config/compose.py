@@ -32,13 +32,17 @@ class Request:
 
 @contextmanager
 def hydra_ready() -> Iterator[None]:
-    """Hydra initialised on conf/, and put back as it was."""
+    """Hydra initialised on conf/, and put back as it was; may be nested."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
+    outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        yield
+    try:
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def compose(request: Request) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A user's mistakes: what is wrong, where, what is allowed, what to do; and the exit code they end in."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,3 +36,10 @@ class UserError(Exception):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         self.code = code
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def show_problems(error: UserError) -> None:
+    """All problems on standard error, the word error in red on a terminal."""
+    label = "\033[1;31merror:\033[0m" if sys.stderr.isatty() else "error:"
+    for problem in error.problems:
+        print(f"{label} {problem}", file=sys.stderr)

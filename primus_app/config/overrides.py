@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Examined:
-    """The overrides that hold and the mistakes of the others."""
+    """The overrides that hold, as typed, and the mistakes of the others."""
 
     good: tuple[str, ...]
     problems: tuple[Problem, ...]
@@ -48,7 +48,7 @@ def examine(request: Request, *, multirun: bool) -> Examined:
     known = _known_keys(request.with_overrides(kept))
     bad |= {id(override): problem for override in settings if (problem := _wrong_key(override, known, options))}
     problems += bad.values()
-    return Examined(tuple(_first_value(override) for override in parsed if id(override) not in bad), tuple(problems))
+    return Examined(tuple(str(override.input_line) for override in parsed if id(override) not in bad), tuple(problems))
 
 
 def _parse(text: str) -> Override | Problem:
@@ -106,7 +106,8 @@ def _wrong_key(override: Override, known: set[str], options: dict[str, list[str]
         return Problem(text, "no such key", did_you_mean(nearest(key, (name for name in known if not name.endswith(":none")))))
     parent = key.rpartition(".")[0]
     if f"{parent}:none" in known:
-        return Problem(text, f"this model has no {parent.rpartition('.')[2]} ({parent} is null)", ("choose a model that has: see conf/model/",))
+        name = parent.rpartition(".")[2]
+        return Problem(text, f"there is no {name} here ({parent} is null)", (f"choose a model that has {name}: see conf/model/",))
     names = [*(name for name in known if not name.endswith(":none") and not name.startswith("hydra.")), *options]
     return Problem(text, "no such key", did_you_mean(nearest_keys(key, names)))
 

@@ -86,7 +86,8 @@ def _problem(detail: Any, data: dict[str, Any], keys: list[str]) -> Problem:
             return Problem(key, "is missing", (_missing_fix(key, data),))
         case "literal_error":
             allowed = _quoted(context["expected"])
-            return Problem(key, f"{value!r} is not allowed, one of {', '.join(allowed)}", did_you_mean(nearest(str(value), allowed, cutoff=0.5)))
+            near = did_you_mean(nearest(str(value), allowed, cutoff=0.5))
+            return Problem(key, f"{value!r} is not allowed, one of {', '.join(allowed)}", near)
         case "int_parsing" | "int_type" | "int_from_float":
             return Problem(key, f"{value!r} is not allowed, a whole number")
         case "float_parsing" | "float_type":

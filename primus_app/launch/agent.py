@@ -1,14 +1,12 @@
 """The node agent: prepares the data, starts one rank process per device through torch's elastic agent, and accounts for their end."""
 
-import json
 import logging
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,7 +17,8 @@ from primus_app.launch.environment import export, rank_environment
 from primus_app.launch.orphan import die_with_parent
 from primus_app.run.directory import RunDirectory
 from primus_app.run.events import Event, append_event
-from primus_app.run.files import write_atomic
+from primus_app.run.files import json_text, write_atomic
+from primus_app.run.metrics import MetricsWriter
 from primus_app.run.rank_logs import open_log_file
 from primus_app.run.snapshot import read_config, record_data_digest
 from primus_app.run.status import State, Status, write_status
@@ -52,8 +51,8 @@ class Outcome:
 def main(run_path: str, attempt: str) -> int:
     """Carry out attempt ``attempt`` of the run at ``run_path`` on this node; the exit code tells how it ended."""
     die_with_parent(signal.SIGTERM)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _stop)
+    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ending, _stop)
     run, number = RunDirectory(Path(run_path)), int(attempt)
     folder = run.attempts_dir / attempt
     config = read_config(folder / "config.yaml")
@@ -102,7 +101,7 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
             )
         )
     record_data_digest(run, data.digest)
-    write_atomic(folder / "data.json", json.dumps(data.to_dict(), indent=2) + "\n")
+    write_atomic(folder / "data.json", json_text(data.to_dict()))
     append_event(run, Event.DATA_PREPARED, attempt=int(folder.name), digest=data.digest)
 
 
@@ -128,7 +127,7 @@ def _run_ranks(run: RunDirectory, number: int, folder: Path, config: Config) -> 
     ranks = config.cluster.devices_per_node
     assert isinstance(ranks, int)
     given = export(rank_environment(config, ranks))
-    write_atomic(folder / "rank_environment.json", json.dumps(given, indent=2) + "\n")
+    write_atomic(folder / "rank_environment.json", json_text(given))
     launch = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -164,6 +163,8 @@ def _hush_elastic() -> None:
 
 def _account(run: RunDirectory, number: int, outcome: Outcome) -> None:
     """The last word of the attempt, in status.json, events.jsonl and the attempt's own folder."""
+    with MetricsWriter(run) as metrics:
+        step = metrics.last_step
     status = Status(
         state=outcome.state,
         attempt=number,
@@ -171,9 +172,9 @@ def _account(run: RunDirectory, number: int, outcome: Outcome) -> None:
         rank=outcome.rank,
         log=outcome.log,
         exit_code=int(outcome.code),
+        step=step,
     )
-    result = {"agent_pid": os.getpid(), "state": outcome.state, "exit_code": int(outcome.code), "cause": outcome.cause, "rank": outcome.rank}
-    write_atomic(run.attempts_dir / str(number) / "result.json", json.dumps({**result, "ended": time.time()}, indent=2) + "\n")
+    write_atomic(run.attempts_dir / str(number) / "result.json", json_text({**asdict(status), "agent_pid": os.getpid()}))
     write_status(run, status)
     append_event(run, Event(outcome.state), attempt=number, cause=outcome.cause, rank=outcome.rank)
 

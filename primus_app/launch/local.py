@@ -39,9 +39,7 @@ class Forwarder:
 def run_local(run: RunDirectory, attempt: int, steps: int, lock: RunLock) -> ExitCode:
     """Start the node agent, show what happens until it ends, and answer how it ended."""
     command = [sys.executable, "-m", "primus_app.launch.agent", str(run.path), str(attempt)]
-    agent = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[lock.fileno()], env=_agent_environment()
-    )
+    agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[lock.fileno()], env=_agent_environment())
     Forwarder(agent).install()
     watch(run, attempt, steps, lambda: agent.poll() is None)
     code = agent.wait()

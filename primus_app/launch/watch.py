@@ -95,7 +95,11 @@ class TerminalView:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._progress = Progress(
-            TextColumn("step"), MofNCompleteColumn(), BarColumn(bar_width=16), TextColumn("{task.description}"), TimeRemainingColumn(compact=True),
+            TextColumn("step"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=16),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(compact=True),
             console=Console(),
         )
         self._task = self._progress.add_task("starting", total=steps)

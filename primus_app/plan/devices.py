@@ -147,7 +147,7 @@ def _commands(config: Config, mesh: Mesh, machine: Machine, overrides: Sequence[
     if machine.is_cpu and mesh.world > 1:
         processes = {**here, "cluster.devices_per_node": str(mesh.world)}
         yield from _train(replace_overrides(overrides, processes), f"{mesh.world} processes on the CPU", machine, compose, program)
-    for name, least in TP_LAYOUTS.items():
+    for name, least in TP_LAYOUTS.items() if mesh.tp * mesh.pp > 1 else ():
         if not machine.is_cpu and least <= machine.devices and least < mesh.world:
             found = list(_train(replace_overrides(overrides, {**here, "parallel": name}), "fits here", machine, compose, program))
             yield from found
@@ -165,32 +165,34 @@ def _train(overrides: list[str], why: str, machine: Machine, compose: Compose, p
     """The command that trains with ``overrides``, with a smaller micro batch where that is needed; nothing when it would not work."""
     found = _sound(overrides, machine, compose)
     if found and not _lacking(found.config, found.plan, machine, per_process=PROCESS_BYTES if machine.is_cpu else 0):
-        yield f"{shlex.join([program, *found.overrides])}  # {why}"
+        yield f"{program} {shlex.join(found.overrides)}  # {why}"
 
 
 def _sound(overrides: list[str], machine: Machine, compose: Compose) -> _Attempt | None:
     """The overrides, if need be with a smaller micro batch, when a plan of them has no problems."""
     try:
-        for attempt in (overrides, *_smaller_micro_batch(overrides, machine, compose)):
-            config = compose(attempt)
-            plan = _plan(config, machine)
-            if not plan.problems:
-                return _Attempt(attempt, config, plan)
+        found = _attempt(overrides, machine, compose)
+        size = _smaller_micro_batch(found) if found.plan.problems else None
+        if size is not None:
+            found = _attempt(replace_overrides(overrides, {"training.micro_batch_size": str(size)}), machine, compose)
     except UserError:
         return None
-    return None
+    return None if found.plan.problems else found
 
 
-def _smaller_micro_batch(overrides: list[str], machine: Machine, compose: Compose) -> Iterator[list[str]]:
+def _attempt(overrides: list[str], machine: Machine, compose: Compose) -> _Attempt:
     config = compose(overrides)
-    mesh, training = _plan(config, machine).mesh, config.training
+    return _Attempt(overrides, config, make_plan(config, local_devices=machine.devices, local_hardware=machine.hardware))
+
+
+def _smaller_micro_batch(found: _Attempt) -> int | None:
+    """The largest micro batch below the one asked for that the layout allows."""
+    mesh, training = found.plan.mesh, found.config.training
     if mesh is None or training.global_batch_size % mesh.dp:
-        return
-    rhythm = schedule_rhythm(config)
+        return None
+    rhythm = schedule_rhythm(found.config)
     sizes = [size for size in divisors(training.global_batch_size // mesh.dp) if size < training.micro_batch_size]
-    legal = [size for size in sizes if is_legal(training.global_batch_size, size, mesh.dp, rhythm)]
-    if legal:
-        yield replace_overrides(overrides, {"training.micro_batch_size": str(legal[-1])})
+    return max((size for size in sizes if is_legal(training.global_batch_size, size, mesh.dp, rhythm)), default=None)
 
 
 def _plan_elsewhere(config: Config, machine: Machine, overrides: Sequence[str], compose: Compose, program: str) -> Iterator[str]:
@@ -199,8 +201,4 @@ def _plan_elsewhere(config: Config, machine: Machine, overrides: Sequence[str], 
     attempt = list(overrides) if is_elsewhere else replace_overrides(overrides, {"hardware": ELSEWHERE})
     found = _sound(attempt, machine, compose)
     if found:
-        yield f"{shlex.join([program, 'plan', *found.overrides])}  # plans it without the devices"
-
-
-def _plan(config: Config, machine: Machine) -> Plan:
-    return make_plan(config, local_devices=machine.devices, local_hardware=machine.hardware)
+        yield f"{program} plan {shlex.join(found.overrides)}  # plans it without them"

@@ -11,14 +11,19 @@ WSD_DECAY_SHARE = 0.2
 def learning_rate(optimizer: OptimizerConfig, step: int, schedule_steps: int) -> float:
     """The rate of optimizer step ``step``, counted from 1, under a schedule of ``schedule_steps`` steps.
 
-    Rises linearly to the peak over W = warmup_steps: lr * step / W. After it the schedule runs over
+    Rises linearly to the peak over W = :func:`warmup_steps`: lr * step / W. After it the schedule runs over
     (step - W) / (schedule_steps - W), reaching min_lr at its last step and staying there.
     """
-    warmup = optimizer.warmup_steps
+    warmup = warmup_steps(optimizer, schedule_steps)
     if step <= warmup:
         return optimizer.lr * step / warmup
     progress = min((step - warmup) / max(schedule_steps - warmup, 1), 1.0)
     return optimizer.min_lr + (optimizer.lr - optimizer.min_lr) * _remaining(optimizer.schedule, progress)
+
+
+def warmup_steps(optimizer: OptimizerConfig, schedule_steps: int) -> int:
+    """Steps of the linear rise: optimizer.warmup_steps, or a tenth of the schedule."""
+    return schedule_steps // 10 if optimizer.warmup_steps is None else optimizer.warmup_steps
 
 
 def _remaining(schedule: str, progress: float) -> float:

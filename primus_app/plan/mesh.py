@@ -216,7 +216,11 @@ def _expert_problems(mesh: Mesh, parallel: ParallelConfig, site: _Site, allows: 
     factors = f"dp {mesh.dp} x cp {mesh.cp}" + (f" x tp {mesh.tp}" if mesh.etp == 1 else "")
     ranks = _expert_ranks(mesh)
     what = f"ep {mesh.ep} does not divide {factors} = {ranks}, the ranks that hold one stage's experts with etp {mesh.etp}"
-    return [Problem("parallel.ep", what, offer("parallel.ep", nearest(range(1, max(ranks, mesh.ep) + 1), mesh.ep, is_legal)))]
+    fix = offer("parallel.ep", nearest(range(1, max(ranks, mesh.ep) + 1), mesh.ep, is_legal))
+    spread = _mesh(parallel.model_copy(update={"dp_shard": "auto"}), site) if parallel.dp_replicate != "auto" else None
+    if spread is not None and spread.dp > mesh.dp and _expert_ranks(spread) % mesh.ep == 0:
+        fix += (f"parallel.dp_shard=auto (dp {spread.dp} on {count(spread.world, 'device')})",)
+    return [Problem("parallel.ep", what, fix)]
 
 
 def _expert_ranks(mesh: Mesh) -> int:

@@ -9,7 +9,7 @@ def check_schedule(optimizer: OptimizerConfig, steps: int | None) -> list[Proble
     """Problems of warm-up and rates; ``steps`` is the length of training, None where that is itself a problem."""
     problems = []
     length = optimizer.schedule_steps or steps
-    if length is not None and optimizer.warmup_steps > length:
+    if length is not None and optimizer.warmup_steps is not None and optimizer.warmup_steps > length:
         source = "optimizer.schedule_steps" if optimizer.schedule_steps else "the length of training"
         what = f"warmup_steps {optimizer.warmup_steps} is longer than the schedule of {length} steps ({source})"
         problems.append(Problem("optimizer.warmup_steps", what, offer("optimizer.warmup_steps", dict.fromkeys((length // 10, length)))))

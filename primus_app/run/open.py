@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.schema import Config
+from primus_app.run.clock import utc_now
 from primus_app.run.directory import Attempt, RunDirectory, new_attempt, run_directory, unique_name
 from primus_app.run.environment import describe_environment
 from primus_app.run.files import explain_os_errors
 from primus_app.run.lock import RunLock, acquire_lock, remove_empty
 from primus_app.run.record import RunRecord, raise_steps, read_record
 from primus_app.run.snapshot import is_leftover, remove_leftovers, remove_snapshot, write_attempt_snapshot, write_snapshot
-from primus_app.run.status import State, read_status
+from primus_app.run.status import State, read_status, write_status
 from primus_app.run.what import Difference, fix_schedule, refused, total_steps, what_of
 
 Kind = Literal["new", "continue", "finished"]
@@ -103,25 +104,22 @@ def _open_existing(run: RunDirectory, config: Config, lock: RunLock, record: Run
     if found := refused(record.what, what):
         raise UserError(_refusals(run, record, found))
     old, new = total_steps(record.what), total_steps(what)
-    if new > old:
-        raise_steps(run, record, what)
-    kind: Kind = "finished" if _is_finished(run, old, new) else "continue"
-    return OpenedRun(run, config, kind, lock, raised_from=old if new > old else None)
-
-
-def _is_finished(run: RunDirectory, old: int, new: int) -> bool:
     status = read_status(run)
-    if status is None or status.state is not State.COMPLETED:
-        return False
-    # A raised length may be recorded and its attempt killed before it wrote a status: the step decides, not the record.
-    return (old if status.step is None else status.step) >= new
+    completed = status is not None and status.state is State.COMPLETED
+    if new > old:
+        # First the state, then the length: killed in between, the run is merely looked at once more.
+        if status is not None and completed:
+            write_status(run, replace(status, state=State.CREATED, exit_code=None, time=utc_now()))
+        raise_steps(run, record, what)
+    kind: Kind = "finished" if completed and new == old else "continue"
+    return OpenedRun(run, config, kind, lock, raised_from=old if new > old else None)
 
 
 def _refusals(run: RunDirectory, record: RunRecord, found: list[Difference]) -> list[Problem]:
     """One problem for each key, then what to do about all of them."""
     problems = [Problem(item.key, f"{item.old!r} in the run, {item.new!r} now", _fix(item, record)) for item in found]
-    keys = "this key decides" if len(found) == 1 else f"these {len(found)} keys decide"
-    what = f"holds a run whose loss curve would change: {keys} it"
+    keys = "this key defines" if len(found) == 1 else f"these {len(found)} keys define"
+    what = f"holds another run: {keys} the loss curve, which may not change within one run"
     fix = ("start another run with exp_name=<another name>", f"or continue this one with the values in {run.config_file}")
     return [*problems, Problem(str(run.path), what, fix)]
 

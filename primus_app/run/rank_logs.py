@@ -13,7 +13,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 class _Line(logging.Formatter):
     """``2026-11-30T21:00:00.123Z INFO rank 0 some.logger: message``, in UTC."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
     def __init__(self, origin: str) -> None:
         super().__init__(f"%(asctime)s.%(msecs)03dZ %(levelname)s {origin} %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")

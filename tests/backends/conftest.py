@@ -55,7 +55,11 @@ def _expert_fields(model: ModelConfig) -> dict[str, Any]:
         return fields | {"num_local_experts": moe.num_experts, "intermediate_size": moe.moe_intermediate_size}
     fields["moe_intermediate_size"] = moe.moe_intermediate_size
     if model.family == "qwen3_moe":
-        return fields | {"num_experts": moe.num_experts, "mlp_only_layers": list(range(moe.first_k_dense_replace)), "decoder_sparse_step": 1}
+        return fields | {
+            "num_experts": moe.num_experts,
+            "mlp_only_layers": list(range(moe.first_k_dense_replace)),
+            "decoder_sparse_step": 1,
+        }
     return fields | {
         "n_routed_experts": moe.num_experts,
         "n_shared_experts": moe.num_shared_experts,

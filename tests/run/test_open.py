@@ -17,7 +17,7 @@ from primus_app.run.lock import acquire_lock
 from primus_app.run.open import OpenedRun, open_run, record_start
 from primus_app.run.record import read_record
 from primus_app.run.snapshot import STAGING, read_config
-from primus_app.run.status import State, Status, write_status
+from primus_app.run.status import State, Status, read_status, write_status
 from primus_app.run.what import half_of, what_of
 
 ENVIRONMENT: dict[str, Any] = {"program": None}
@@ -155,17 +155,21 @@ def test_another_length_of_the_schedule_is_refused_with_the_reason(config: Confi
     opened.lock.release()
 
 
-def test_finished_until_it_is_made_longer_even_if_that_attempt_was_killed(config: Config) -> None:
+@pytest.mark.parametrize("step", [None, 200])
+def test_finished_until_it_is_made_longer_even_if_that_attempt_was_killed(config: Config, step: int | None) -> None:
     run = start(config).run
-    write_status(run, Status(State.COMPLETED, attempt=0, exit_code=0, step=200))
+    write_status(run, Status(State.COMPLETED, attempt=0, exit_code=0, step=step))
     opened = open_run(config)
     assert opened.kind == "finished"
     opened.lock.release()
     longer = with_value(config, "training.steps", lambda _: 400)
-    for _ in range(2):  # the second time the record already says 400, and status.json still tells of step 200
+    for _ in range(2):  # the second time the record already says 400, and the attempt has written no state
         opened = open_run(longer)
         assert opened.kind == "continue"
         opened.lock.release()
+    status = read_status(run)
+    assert status is not None
+    assert (status.state, status.attempt, status.step, status.exit_code) == (State.CREATED, 0, step, None)
 
 
 @pytest.mark.parametrize("state", [None, *(state for state in State if state is not State.COMPLETED)])
@@ -242,10 +246,12 @@ def test_abandon_removes_a_new_run_without_snapshot_and_keeps_a_recorded_one(con
     opened = open_run(config)
     opened.abandon()
     assert not Path(config.workspace).exists()
-    opened = start(config)
-    again = open_run(config)
-    again.abandon()
+    opened = open_run(config)
+    record_start(opened, [], {}, [], ENVIRONMENT)
+    opened.abandon()
     assert opened.run.run_file.exists()
+    assert opened.run.lock_file.exists(), "a child may hold it"
+    acquire_lock(opened.run).release()
 
 
 @pytest.mark.parametrize("free", range(0, PAGES * 4096, 4096))

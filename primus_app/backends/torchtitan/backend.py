@@ -38,7 +38,9 @@ class TorchTitanBackend:
             # Compiled only for FlexAttention's mask, at tens of seconds on a CPU.
             torch.compiler.set_stance("force_eager")
         plan = make_plan(context.config, local_devices=context.world_size)
-        native = translate(context, plan, cpu=cpu)
+        assert plan.mesh is not None
+        assert plan.batch is not None
+        native = translate(context, plan.mesh, plan.batch, cpu=cpu)
         if context.rank == 0:
             context.run.native_dir.mkdir(exist_ok=True)
             record = json.dumps(native_record(native), indent=2, default=str)

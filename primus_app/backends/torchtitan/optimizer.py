@@ -8,7 +8,7 @@ from torchtitan.components.optimizer import LRSchedulersContainer, OptimizersCon
 from torchtitan.components.optimizer.optimizer import ParamGroupConfig
 
 from primus_app.config.schema import OptimizerConfig
-from primus_app.plan.learning_rate import learning_rate
+from primus_app.plan.learning_rate import learning_rate, warmup_steps
 
 
 class Optimizers(OptimizersContainer):
@@ -65,3 +65,9 @@ class Schedule(LRSchedulersContainer):
             """LambdaLR counts finished steps from 0, so its argument is the next step less one."""
             optimizer = OptimizerConfig(**self.settings)
             return LRSchedulersContainer(optimizers, lambda done: learning_rate(optimizer, done + 1, self.schedule_steps) / optimizer.lr)
+
+
+def schedule_config(optimizer: OptimizerConfig, schedule_steps: int) -> Schedule.Config:
+    """``warmup_steps`` and ``total_steps`` are for TorchTitan's log; the rate comes from ``settings``."""
+    warmup = warmup_steps(optimizer, schedule_steps)
+    return Schedule.Config(warmup_steps=warmup, total_steps=schedule_steps, settings=optimizer.model_dump(), schedule_steps=schedule_steps)

@@ -1,6 +1,7 @@
 """TorchTitan's own Trainer, with the weights, records and collectives of this run."""
 
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,8 @@ from primus_app.run.events import Event, append_event
 
 logger = logging.getLogger(__name__)
 
+Batch = tuple[dict[str, torch.Tensor], torch.Tensor]
+
 
 class RunTrainer(Trainer):
     """The stock trainer; ``begin`` must come between building and training."""
@@ -26,10 +29,11 @@ class RunTrainer(Trainer):
         pass
 
     recorder: Recorder | None = None
+    context: RankContext
 
     def begin(self, context: RankContext) -> None:
         """Seed the weights and open the records; a checkpoint that is loaded later replaces the weights."""
-        config = context.config
+        self.context, config = context, context.config
         if self.device.type == "cpu":
             self._reduce_by_sum()
         if config.model.init == "seeded":
@@ -43,6 +47,14 @@ class RunTrainer(Trainer):
         self.metrics_processor.recorder = self.recorder
         if isinstance(self.checkpointer, Checkpoints) and context.rank == 0:
             self.checkpointer.on_saved = lambda step: append_event(context.run, Event.CHECKPOINT, attempt=context.attempt, step=step)
+
+    def batch_generator(self, data_iterable: Iterable[Batch]) -> Iterator[Batch]:
+        """Asked for by ``train`` once it has loaded a checkpoint, or found none: here it is known which step comes next."""
+        if self.recorder:
+            self.recorder.go_on_after(self.step, self.context.run.attempts_dir / str(self.context.attempt))
+        if self.step and self.context.rank == 0:
+            append_event(self.context.run, Event.RESUMED, attempt=self.context.attempt, step=self.step)
+        return super().batch_generator(data_iterable)
 
     def _reduce_by_sum(self) -> None:
         """gloo has no scaled sum, which FSDP2 asks for because TorchTitan sets its divide factor to 1."""

@@ -41,7 +41,7 @@ class ClusterConfig(Section):
 
     name: Literal["local"] = how("local", "Where ranks are started; local is this machine.")
     nodes: Degree = how("auto", "Machines; auto is the fewest that hold the layout.", unit="nodes")
-    devices_per_node: Degree = how("auto", "Devices on each machine; auto is all of its accelerators, or 1 process on a CPU.", unit="devices")
+    devices_per_node: Degree = how("auto", "Devices on each machine; auto is all its accelerators, or 1 process on a CPU.", unit="devices")
 
 
 class PeakTflops(Section):

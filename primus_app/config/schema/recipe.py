@@ -29,7 +29,9 @@ class OptimizerConfig(Section):
     name: Literal["adamw"] = what("adamw", "The optimizer.")
     lr: float = what(3e-3, "Peak learning rate.", gt=0)
     min_lr: float = what(3e-4, "Learning rate at the end of the schedule.", ge=0)
-    warmup_steps: int = what(20, "Steps over which the rate rises linearly from lr / warmup_steps to lr.", unit="steps", ge=0)
+    warmup_steps: int | None = what(
+        None, "Steps over which the rate rises linearly to lr; None is a tenth of the schedule.", unit="steps", ge=0
+    )
     schedule: Literal["cosine", "linear", "constant", "wsd"] = what(
         "cosine", "Curve after the warm-up; wsd holds the peak and falls linearly over the last fifth."
     )
@@ -60,7 +62,7 @@ class DataConfig(Section):
         "stdlib_text",
         "stdlib_text: the running Python's own library as text; mock: a learnable made-up language; indexed: a Megatron .bin/.idx pair.",
     )
-    path: str | None = how(None, "indexed: path of the .bin/.idx pair, with or without the ending. The content counts as what, its place does not.")
+    path: str | None = how(None, "indexed: the .bin/.idx pair, with or without the ending; its content counts as what, its place does not.")
     tokenizer: Literal["byte"] = what("byte", "How text becomes tokens; byte has 256 bytes and an end of document (id 256).")
     split: tuple[float, float] = what((98.0, 2.0), "Shares of the documents for training and validation.")
     cache_dir: str | None = how(None, "Where prepared corpora are kept; None is primus_app under the user's cache folder.")

@@ -48,12 +48,19 @@ def test_logits_with_other_routing_are_those_of_transformers(case: str, model_of
     model = model_of(name, **WIDE)
     assert model.moe is not None
     if case == "deepseek_v2":
-        changes = {"score": "softmax", "topk_method": "greedy", "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "expert_bias": False}
+        changes = {
+            "score": "softmax",
+            "topk_method": "greedy",
+            "n_group": 1,
+            "topk_group": 1,
+            "norm_topk_prob": False,
+            "expert_bias": False,
+        }
         model = model.model_copy(update={"family": "deepseek_v2"})
     agree(model.model_copy(update={"moe": model.moe.model_copy(update=changes)}))
 
 
-@pytest.fixture()
+@pytest.fixture
 def agree(seeded_model: Callable[..., Any], hf_config_of: Callable[..., Any], tmp_path: Path) -> Callable[[ModelConfig], None]:
     """``agree(model)``: the same seeded weights give the same float32 logits in both implementations."""
 
@@ -78,7 +85,9 @@ def load_with_transformers(model: ModelConfig, config: Any, folder: Path) -> Any
 
     save_file({weight.name: _initial(model, weight) for weight in hf_parameters(model)}, folder / "model.safetensors", {"format": "pt"})
     config.save_pretrained(folder)
-    loaded, report = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, attn_implementation="eager")
+    loaded, report = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True, attn_implementation="eager"
+    )
     missing = {name for name in report["missing_keys"] if not name.endswith(("e_score_correction_bias", "lm_head.weight"))}
     assert not missing, missing
     assert not report["unexpected_keys"]
@@ -90,8 +99,12 @@ def _initial(model: ModelConfig, weight: Any) -> Any:
     return constants.get(weight.kind, seeded_normal(SEED, weight.name, weight.shape, initial_std(model, weight.kind)))
 
 
-@pytest.mark.parametrize("name", ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "llama3_2_1b", "llama3_8b", "qwen3_0_6b"])
-def test_number_of_weights_is_that_of_transformers(name: str, model_of: Callable[..., ModelConfig], hf_config_of: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "name", ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "llama3_2_1b", "llama3_8b", "qwen3_0_6b"]
+)
+def test_number_of_weights_is_that_of_transformers(
+    name: str, model_of: Callable[..., ModelConfig], hf_config_of: Callable[..., Any]
+) -> None:
     from transformers import AutoModelForCausalLM
 
     from primus_app.backends.torchtitan.model import build_model_spec

@@ -20,14 +20,11 @@ ROOT = Path(__file__).parents[3]
 TINY = ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny"]
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("name", "tied"), [(name, False) for name in TINY] + [(name, True) for name in TINY[:3]])
 def test_export_gives_back_the_seeded_tensors(name: str, tied: bool, model_of: Any, seeded_model: Callable[..., Any]) -> None:
     from primus_app.backends.torchtitan.model.build import FAMILIES
     from primus_app.backends.torchtitan.weights import export_hf
 
-    if tied and name == "deepseek_v3_tiny":
-        pytest.skip("TorchTitan's deepseek_v3 has no tied embeddings")
     model = model_of(name, tie_word_embeddings=tied)
     module = seeded_model(model, 5)
     exported = export_hf([module], FAMILIES[model.family].adapter(module.config, None))
@@ -45,7 +42,6 @@ def test_weights_depend_on_the_seed(model_of: Any, seeded_model: Callable[..., A
     model = model_of("llama_tiny")
     first, again, other = (seeded_model(model, seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["norm.weight"], other["lm_head.weight"])
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
 
 
@@ -77,16 +73,13 @@ def test_a_parameter_without_a_name_is_refused(model_of: Any, seeded_model: Call
 
 
 SHARDED = [
-    ("llama_tiny", {}, (2, 1, 1)),
-    ("llama_tiny", {"tie_word_embeddings": True}, (2, 1, 1)),
-    ("llama_tiny", {"vocab_size": 321}, (2, 1, 1)),
+    ("llama_tiny", {"vocab_size": 321, "tie_word_embeddings": True}, (2, 1, 1)),
     ("qwen3_moe_tiny", {}, (2, 1, 1)),
-    ("qwen3_moe_tiny", {}, (2, 1, 2)),
     ("deepseek_v3_tiny", {}, (2, 1, 2)),
-    ("llama_tiny", {}, (1, 2, 1)),
-    ("qwen3_tiny", {"num_key_value_heads": 4}, (2, 2, 1)),
+    ("qwen3_tiny", {}, (2, 2, 1)),
     ("deepseek_v3_tiny", {}, (2, 2, 2)),
 ]
+"""Models and layouts: degrees of dp_shard, tp and ep."""
 
 
 @pytest.mark.slow
@@ -105,7 +98,14 @@ def test_shards_make_the_whole_bit_for_bit_and_compute_the_same(
 def run_sharded(folder: Path, layout: tuple[int, int, int]) -> dict[str, Any]:
     dp_shard, tp, ep = layout
     world = dp_shard * tp
-    command = [sys.executable, str(WORKER), str(folder / "model.json"), *map(str, (dp_shard, tp, ep)), str(folder / "meet"), str(folder / "out")]
+    command = [
+        sys.executable,
+        str(WORKER),
+        str(folder / "model.json"),
+        *map(str, (dp_shard, tp, ep)),
+        str(folder / "meet"),
+        str(folder / "out"),
+    ]
     environment = {**os.environ, "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     ranks = [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(world)]
     try:

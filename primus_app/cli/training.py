@@ -1,0 +1,95 @@
+"""The verb train: check the request, record it, start it here, tell how it ended."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from primus_app.backends.base import load_backend
+from primus_app.cli.summary import show_finished, show_start, show_summary
+from primus_app.config.compose import Request
+from primus_app.config.errors import ExitCode, UserError
+from primus_app.config.load import load_config
+from primus_app.config.overrides import override_value
+from primus_app.config.schema import Config
+from primus_app.launch.devices import Devices, detect_devices, known_hardware
+from primus_app.launch.local import run_local
+from primus_app.plan.devices import Machine, require_devices
+from primus_app.plan.plan import Plan, make_plan
+from primus_app.run.environment import describe_environment
+from primus_app.run.open import open_run, record_start
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A request that nothing speaks against."""
+
+    request: Request
+    config: Config
+    plan: Plan
+
+
+def check_training(request: Request, devices: Devices) -> Checked:
+    """Everything that can be known before a device is touched.
+
+    Raises:
+        UserError: code 2 with all mistakes in the request; code 3 when this machine lacks what it needs.
+    """
+    config = load(request, devices)
+    plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
+    if plan.mesh is not None:
+
+        def compose(typed: Sequence[str]) -> Config:
+            return load(request.with_overrides(typed), devices)
+
+        require_devices(config, plan, machine(devices), request.overrides, compose=compose)
+    problems = [*plan.problems, *load_backend(config.backend.name).check(config)]
+    if problems:
+        raise UserError(problems)
+    return Checked(request, config, plan)
+
+
+def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
+    """Open the run directory, write the snapshot, train. ``exp_name`` is the folder of a sweep's job."""
+    config, plan, request = checked.config, checked.plan, checked.request
+    assert plan.mesh is not None
+    assert plan.batch is not None
+    if exp_name is not None:
+        config = config.model_copy(update={"exp_name": exp_name})
+    opened = open_run(_resolved(config, plan))
+    try:
+        if opened.kind == "finished":
+            show_finished(opened.run)
+            return ExitCode.DONE
+        environment = describe_environment(devices=[asdict(detect_devices())], command=sys.argv)
+        attempt = record_start(opened, request.overrides, plan.to_dict(), sys.argv, environment)
+        show_start(opened, attempt.number, plan)
+        code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
+        show_summary(opened.run, attempt.number, code)
+        return code
+    finally:
+        opened.abandon()
+
+
+def load(request: Request, devices: Devices) -> Config:
+    """The request's configuration on this machine."""
+    return load_config(request, hardware=hardware_name(request, devices))
+
+
+def hardware_name(request: Request, devices: Devices) -> str:
+    """The option that hardware=auto stands for; a card without an entry is refused only when auto is asked for."""
+    if override_value(request.overrides, "hardware") in (None, "auto"):
+        return known_hardware(devices)
+    return devices.hardware
+
+
+def machine(devices: Devices) -> Machine:
+    """What was found, in the words of the plan."""
+    is_cpu = devices.hardware == "cpu"
+    return Machine(devices.count, is_cpu, int(devices.memory_gib * 2**30) if is_cpu else None, devices.hardware)
+
+
+def _resolved(config: Config, plan: Plan) -> Config:
+    """The configuration with the numbers that ``auto`` came to."""
+    assert plan.mesh is not None
+    cluster = config.cluster.model_copy(update={"nodes": plan.mesh.nodes, "devices_per_node": plan.mesh.devices_per_node})
+    return config.model_copy(update={"cluster": cluster})

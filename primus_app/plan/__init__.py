@@ -1,0 +1,1 @@
+"""Pure arithmetic on a configuration: what it comes to, and what would certainly fail."""
