@@ -11,7 +11,7 @@ class TrainingConfig(Section):
     stage: Literal["pre"] = what("pre", "Stage of training; pre is pre-training from text.")
     steps: int | None = what(200, "Optimizer steps; None when training.tokens says how long.", unit="steps", gt=0)
     tokens: int | None = what(None, "Tokens to train on instead of steps, rounded up to whole steps.", unit="tokens", gt=0)
-    seq_len: int = what(256, "Tokens in one sample.", unit="tokens", gt=0)
+    seq_len: int = what(128, "Tokens in one sample.", unit="tokens", gt=0)
     global_batch_size: int = what(16, "Samples in one optimizer step, over all ranks.", unit="samples", gt=0)
     micro_batch_size: int = how(8, "Samples in one forward pass of one rank.", unit="samples", gt=0)
     seed: int = what(1234, "Seed of the weights and of the sample order.", ge=0, lt=2**63)
