@@ -41,7 +41,10 @@ def check_training(request: Request, devices: Devices) -> Checked:
         def compose(typed: Sequence[str]) -> Config:
             return load(request.with_overrides(typed), devices)
 
-        require_devices(config, plan, machine(devices), request.overrides, compose=compose)
+        def trains(other: Config) -> bool:
+            return not load_backend(other.backend.name).check(other)
+
+        require_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains)
     problems = [*plan.problems, *load_backend(config.backend.name).check(config)]
     if problems:
         raise UserError(problems)

@@ -48,6 +48,9 @@ class Rhythm:
 
 ANY_NUMBER = Rhythm()
 
+AUTO_MICRO_BATCH = 8
+"""Largest micro batch that ``auto`` takes: more seldom makes a step faster, and costs activations."""
+
 
 def make_batch(
     training: TrainingConfig, dp: int | None, rhythm: Rhythm = ANY_NUMBER, schedule: str = "1f1b"
@@ -57,12 +60,21 @@ def make_batch(
     problems = [] if steps is not None else [_length_problem(training)]
     if dp is None:
         return None, problems
-    problems += _size_problems(training, dp, rhythm, schedule)
+    micro = micro_batch_size(training, dp, rhythm)
+    problems += _size_problems(training, micro, dp, rhythm, schedule)
     if problems or steps is None:
         return None, problems
-    accumulation = training.global_batch_size // (training.micro_batch_size * dp)
+    accumulation = training.global_batch_size // (micro * dp)
     per_step = training.global_batch_size * training.seq_len
-    return Batch(training.global_batch_size, training.micro_batch_size, dp, accumulation, per_step, steps, steps * per_step), []
+    return Batch(training.global_batch_size, micro, dp, accumulation, per_step, steps, steps * per_step), []
+
+
+def micro_batch_size(training: TrainingConfig, dp: int, rhythm: Rhythm) -> int:
+    """training.micro_batch_size; for auto the largest up to AUTO_MICRO_BATCH that is legal, 1 where none is."""
+    if training.micro_batch_size != "auto":
+        return training.micro_batch_size
+    sizes = range(AUTO_MICRO_BATCH, 0, -1)
+    return next((size for size in sizes if is_legal(training.global_batch_size, size, dp, rhythm)), 1)
 
 
 def resolve_steps(training: TrainingConfig) -> int | None:
@@ -89,8 +101,8 @@ def _length_problem(training: TrainingConfig) -> Problem:
     return Problem("training.steps", what, choices)
 
 
-def _size_problems(training: TrainingConfig, dp: int, rhythm: Rhythm, schedule: str) -> list[Problem]:
-    size, micro = training.global_batch_size, training.micro_batch_size
+def _size_problems(training: TrainingConfig, micro: int, dp: int, rhythm: Rhythm, schedule: str) -> list[Problem]:
+    size = training.global_batch_size
     if is_legal(size, micro, dp, rhythm):
         return []
     unit = f"micro_batch_size {micro} x dp {dp} = {micro * dp}"

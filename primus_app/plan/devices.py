@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.schema import Config
-from primus_app.plan.batch import is_legal
 from primus_app.plan.mesh import Mesh
-from primus_app.plan.neighbours import count, divisors
-from primus_app.plan.plan import STATE_BYTES_PER_PARAMETER, Plan, make_plan, schedule_rhythm
+from primus_app.plan.neighbours import count
+from primus_app.plan.plan import STATE_BYTES_PER_PARAMETER, Plan, make_plan
 
 Compose = Callable[[Sequence[str]], Config]
 """From overrides to a configuration; raises UserError for overrides that do not hold."""
@@ -51,16 +50,30 @@ class _Attempt:
 
 
 def require_devices(
-    config: Config, plan: Plan, machine: Machine, overrides: Sequence[str], *, compose: Compose, program: str = "primus"
+    config: Config,
+    plan: Plan,
+    machine: Machine,
+    overrides: Sequence[str],
+    *,
+    compose: Compose,
+    trains: Callable[[Config], bool] = lambda config: True,
+    program: str = "primus",
 ) -> None:
     """Raise what :func:`check_devices` finds, with exit code 3."""
-    problems = check_devices(config, plan, machine, overrides, compose=compose, program=program)
+    problems = check_devices(config, plan, machine, overrides, compose=compose, trains=trains, program=program)
     if problems:
         raise UserError(problems, ExitCode.UNFIT_MACHINE)
 
 
 def check_devices(
-    config: Config, plan: Plan, machine: Machine, overrides: Sequence[str], *, compose: Compose, program: str = "primus"
+    config: Config,
+    plan: Plan,
+    machine: Machine,
+    overrides: Sequence[str],
+    *,
+    compose: Compose,
+    trains: Callable[[Config], bool] = lambda config: True,
+    program: str = "primus",
 ) -> list[Problem]:
     """What this machine lacks to train ``plan`` (which has a mesh); empty when it lacks nothing, or when the cluster is another.
 
@@ -68,6 +81,7 @@ def check_devices(
 
     Args:
         overrides: what the user typed after the verb, without the verb's own flags.
+        trains: whether the backend carries a configuration out; what it refuses is not offered.
         program: how the program was called.
     """
     if config.cluster.name != "local" or plan.mesh is None:
@@ -75,7 +89,9 @@ def check_devices(
     lacking = _lacking(config, plan, machine)
     if not lacking:
         return []
-    fix = tuple(_commands(config, plan.mesh, machine, overrides, compose, program)) or ("it takes a larger machine, or a smaller model",)
+    fix = tuple(_Adviser(machine, compose, trains, program).commands(config, plan.mesh, overrides)) or (
+        "it takes a larger machine, or a smaller model",
+    )
     return [Problem(where, what, fix if (where, what) == lacking[-1] else ()) for where, what in lacking]
 
 
@@ -139,66 +155,63 @@ def _gib(number: float) -> str:
     return f"{number / 2**30:.1f} GiB"
 
 
-def _commands(config: Config, mesh: Mesh, machine: Machine, overrides: Sequence[str], compose: Compose, program: str) -> Iterator[str]:
-    """Lines of ``command  # what it does``, each tried first."""
-    here: dict[str, str | None] = {"cluster.nodes": None, "cluster.devices_per_node": None}
-    if config.hardware.name != machine.hardware:
-        here["hardware"] = None
-    if machine.is_cpu and mesh.world > 1:
-        processes = {**here, "cluster.devices_per_node": str(mesh.world)}
-        yield from _train(replace_overrides(overrides, processes), f"{mesh.world} processes on the CPU", machine, compose, program)
-    for name, least in TP_LAYOUTS.items() if mesh.tp * mesh.pp > 1 else ():
-        if not machine.is_cpu and least <= machine.devices and least < mesh.world:
-            found = list(_train(replace_overrides(overrides, {**here, "parallel": name}), "fits here", machine, compose, program))
-            yield from found
-            if found:
-                break
-    if machine.devices > 1:
-        fsdp = replace_overrides(overrides, {**here, "parallel": "fsdp"})
-        yield from _train(fsdp, f"FSDP over the {machine.devices} devices", machine, compose, program)
-    one = "one process on the CPU" if machine.is_cpu else "one device"
-    yield from _train(replace_overrides(overrides, {**here, "parallel": "single"}), one, machine, compose, program)
-    yield from _plan_elsewhere(config, machine, overrides, compose, program)
+@dataclass(frozen=True)
+class _Adviser:
+    """Finds commands that would work instead; each is composed and planned before it is offered."""
 
+    machine: Machine
+    compose: Compose
+    trains: Callable[[Config], bool]
+    program: str
 
-def _train(overrides: list[str], why: str, machine: Machine, compose: Compose, program: str) -> Iterator[str]:
-    """The command that trains with ``overrides``, with a smaller micro batch where that is needed; nothing when it would not work."""
-    found = _sound(overrides, machine, compose)
-    if found and not _lacking(found.config, found.plan, machine, per_process=PROCESS_BYTES if machine.is_cpu else 0):
-        yield f"{program} {shlex.join(found.overrides)}  # {why}"
+    def commands(self, config: Config, mesh: Mesh, overrides: Sequence[str]) -> Iterator[str]:
+        """Lines of ``command  # what it does``."""
+        machine = self.machine
+        here: dict[str, str | None] = {"cluster.nodes": None, "cluster.devices_per_node": None}
+        if config.hardware.name != machine.hardware:
+            here["hardware"] = None
+        if machine.is_cpu and mesh.world > 1:
+            processes = {**here, "cluster.devices_per_node": str(mesh.world)}
+            yield from self._train(replace_overrides(overrides, processes), f"{mesh.world} processes on the CPU")
+        for name, least in TP_LAYOUTS.items() if mesh.tp * mesh.pp > 1 else ():
+            if not machine.is_cpu and least <= machine.devices and least < mesh.world:
+                found = list(self._train(replace_overrides(overrides, {**here, "parallel": name}), "fits here"))
+                yield from found
+                if found:
+                    break
+        if machine.devices > 1:
+            fsdp = replace_overrides(overrides, {**here, "parallel": "fsdp"})
+            yield from self._train(fsdp, f"FSDP over the {machine.devices} devices")
+        one = "one process on the CPU" if machine.is_cpu else "one device"
+        yield from self._train(replace_overrides(overrides, {**here, "parallel": "single"}), one)
+        yield from self._plan_elsewhere(config, overrides)
 
+    def _train(self, overrides: list[str], why: str) -> Iterator[str]:
+        """The command that trains with ``overrides``, if need be without a micro batch of the user's; nothing when it would not work."""
+        found = self._sound(overrides)
+        per_process = PROCESS_BYTES if self.machine.is_cpu else 0
+        if found and self.trains(found.config) and not _lacking(found.config, found.plan, self.machine, per_process=per_process):
+            yield f"{self.program} {shlex.join(found.overrides)}".rstrip() + f"  # {why}"
 
-def _sound(overrides: list[str], machine: Machine, compose: Compose) -> _Attempt | None:
-    """The overrides, if need be with a smaller micro batch, when a plan of them has no problems."""
-    try:
-        found = _attempt(overrides, machine, compose)
-        size = _smaller_micro_batch(found) if found.plan.problems else None
-        if size is not None:
-            found = _attempt(replace_overrides(overrides, {"training.micro_batch_size": str(size)}), machine, compose)
-    except UserError:
-        return None
-    return None if found.plan.problems else found
+    def _plan_elsewhere(self, config: Config, overrides: Sequence[str]) -> Iterator[str]:
+        """The command that plans the request as it is for hardware that is not here."""
+        is_elsewhere = config.hardware.vendor in ("amd", "nvidia") and config.hardware.name != self.machine.hardware
+        attempt = list(overrides) if is_elsewhere else replace_overrides(overrides, {"hardware": ELSEWHERE})
+        found = self._sound(attempt)
+        if found:
+            yield f"{self.program} plan {shlex.join(found.overrides)}  # plans it without them"
 
+    def _sound(self, overrides: list[str]) -> _Attempt | None:
+        """The overrides, if need be without a micro batch of the user's, when a plan of them has no problems."""
+        try:
+            found = self._attempt(overrides)
+            if found.plan.problems:
+                found = self._attempt(replace_overrides(overrides, {"training.micro_batch_size": None}))
+        except UserError:
+            return None
+        return None if found.plan.problems else found
 
-def _attempt(overrides: list[str], machine: Machine, compose: Compose) -> _Attempt:
-    config = compose(overrides)
-    return _Attempt(overrides, config, make_plan(config, local_devices=machine.devices, local_hardware=machine.hardware))
-
-
-def _smaller_micro_batch(found: _Attempt) -> int | None:
-    """The largest micro batch below the one asked for that the layout allows."""
-    mesh, training = found.plan.mesh, found.config.training
-    if mesh is None or training.global_batch_size % mesh.dp:
-        return None
-    rhythm = schedule_rhythm(found.config)
-    sizes = [size for size in divisors(training.global_batch_size // mesh.dp) if size < training.micro_batch_size]
-    return max((size for size in sizes if is_legal(training.global_batch_size, size, mesh.dp, rhythm)), default=None)
-
-
-def _plan_elsewhere(config: Config, machine: Machine, overrides: Sequence[str], compose: Compose, program: str) -> Iterator[str]:
-    """The command that plans the request as it is for hardware that is not here."""
-    is_elsewhere = config.hardware.vendor in ("amd", "nvidia") and config.hardware.name != machine.hardware
-    attempt = list(overrides) if is_elsewhere else replace_overrides(overrides, {"hardware": ELSEWHERE})
-    found = _sound(attempt, machine, compose)
-    if found:
-        yield f"{program} plan {shlex.join(found.overrides)}  # plans it without them"
+    def _attempt(self, overrides: list[str]) -> _Attempt:
+        config = self.compose(overrides)
+        plan = make_plan(config, local_devices=self.machine.devices, local_hardware=self.machine.hardware)
+        return _Attempt(overrides, config, plan)

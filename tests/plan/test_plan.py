@@ -39,7 +39,7 @@ def test_the_default_run() -> None:
     assert plan.mesh is not None
     assert plan.batch is not None
     assert plan.parameters is not None
-    assert (plan.mesh.world, plan.batch.accumulation, plan.batch.tokens_per_step, plan.batch.steps) == (1, 2, 4096, 200)
+    assert (plan.mesh.world, plan.batch.accumulation, plan.batch.tokens_per_step, plan.batch.steps) == (1, 2, 2048, 200)
     # Two tables of 320 x 128, four layers of attention (3 x 128 x 128), MLP (3 x 128 x 352) and two norms, and the last norm.
     total = 2 * 320 * 128 + 4 * (3 * 128 * 128 + 3 * 128 * 352 + 256) + 128
     assert plan.parameters.total == total
@@ -138,10 +138,25 @@ def test_the_tp_offered_by_the_mesh_is_one_that_the_model_allows() -> None:
 
 
 def test_a_pipeline_needs_a_micro_batch_for_each_stage_under_torch_1f1b() -> None:
-    plan = plan_of("parallel=pp2", "training.global_batch_size=8")
-    assert wheres(plan) == ["training.global_batch_size"]
-    assert plan_of("parallel=pp2", "training.global_batch_size=8", "parallel.schedule=gpipe").problems == ()
+    whole = ("parallel=pp2", "training.global_batch_size=8", "training.micro_batch_size=8")
+    assert wheres(plan_of(*whole)) == ["training.global_batch_size"]
+    assert plan_of(*whole, "parallel.schedule=gpipe").problems == ()
     assert plan_of("parallel=pp2", "training.global_batch_size=8", "training.micro_batch_size=4").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "micro"),
+    [
+        ((), 8),  # 16 samples on one rank: the largest that auto takes.
+        (("parallel=fsdp", "cluster.devices_per_node=4"), 4),  # A quarter of 16 samples.
+        (("parallel=pp2", "training.global_batch_size=8"), 4),  # torch's 1F1B needs two.
+        (("training.global_batch_size=7",), 7),
+    ],
+)
+def test_auto_takes_the_largest_legal_micro_batch(overrides: tuple[str, ...], micro: int) -> None:
+    batch = plan_of(*overrides).batch
+    assert batch is not None
+    assert batch.micro_batch_size == micro
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """How the model learns: training, optimizer, precision and data."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from primus_app.config.schema.base import Section, how, what
 
@@ -13,7 +15,9 @@ class TrainingConfig(Section):
     tokens: int | None = what(None, "Tokens to train on instead of steps, rounded up to whole steps.", unit="tokens", gt=0)
     seq_len: int = what(128, "Tokens in one sample.", unit="tokens", gt=0)
     global_batch_size: int = what(16, "Samples in one optimizer step, over all ranks.", unit="samples", gt=0)
-    micro_batch_size: int = how(8, "Samples in one forward pass of one rank.", unit="samples", gt=0)
+    micro_batch_size: Annotated[int, Field(gt=0)] | Literal["auto"] = how(
+        "auto", "Samples in one forward pass of one rank; auto is the largest up to 8 that the batch and the layout allow.", unit="samples"
+    )
     seed: int = what(1234, "Seed of the weights and of the sample order.", ge=0, lt=2**63)
     recompute: Literal["none", "selective", "full"] = how("none", "Which activations are computed again in the backward pass.")
     eval_every: int = how(50, "Steps between two evaluations; 0 never evaluates.", unit="steps", ge=0)
