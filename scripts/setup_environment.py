@@ -68,7 +68,7 @@ def _origin(module: str) -> str | None:
 
 def check_machine(install: Install) -> None:
     """Raise UnfitError for what would stop the installation half way."""
-    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+    if _origin("venv") is None or _origin("ensurepip") is None:
         name = f"python{sys.version_info.major}.{sys.version_info.minor}"
         raise UnfitError(
             f"{sys.executable} comes without its venv module.\n"

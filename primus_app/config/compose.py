@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_app.config.location import conf_dir
@@ -45,8 +46,17 @@ def hydra_ready() -> Iterator[None]:
         GlobalHydra.instance().hydra = outer
 
 
+def composition_errors() -> tuple[type[Exception], ...]:
+    """What a mistake in an override or a file makes Hydra raise."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    return (HydraException, OmegaConfBaseException, YAMLError)
+
+
 def compose(request: Request) -> dict[str, Any]:
-    """Merge and resolve; raises HydraException or OmegaConfBaseException for what Hydra refuses."""
+    """Merge and resolve; raises one of ``composition_errors`` for what Hydra refuses."""
     from omegaconf import OmegaConf
 
     data = OmegaConf.to_container(compose_node(request), resolve=True)
@@ -60,10 +70,16 @@ def compose_node(request: Request, *, with_hydra: bool = False) -> DictConfig:
     from hydra import compose as hydra_compose
 
     os.environ.setdefault("USER", getpass.getuser())
-    overrides = list(request.overrides)
-    if request.config_dir:
-        overrides.append(f"hydra.searchpath=[file://{request.config_dir}]")
+    overrides = [*request.overrides, *search_path(request)]
     return hydra_compose(request.config_name, overrides=overrides, return_hydra_config=with_hydra)
+
+
+def search_path(request: Request) -> list[str]:
+    """The override that makes Hydra look in ``config_dir`` too, after conf/."""
+    if not request.config_dir:
+        return []
+    folder = request.config_dir.replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['file://{folder}']"]
 
 
 def offer_huggingface(model: dict[str, Any]) -> None:
@@ -73,9 +89,18 @@ def offer_huggingface(model: dict[str, Any]) -> None:
     ConfigStore.instance().store(group="huggingface", name="config", node=model, provider="primus_app")
 
 
-def groups() -> dict[str, list[str]]:
-    """Every group of conf/ and its options, both in order of name; needs no Hydra."""
-    root = conf_dir()
-    folders = sorted(path for path in root.iterdir() if path.is_dir() and path.name not in RESERVED_GROUPS)
-    found = {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
-    return {name: options for name, options in found.items() if options}
+def groups(config_dir: str | None = None) -> dict[str, list[str]]:
+    """Every group and its options, both in order of name, of conf/ and of the user's folder; needs no Hydra."""
+    found: dict[str, set[str]] = {}
+    for root in (conf_dir(), Path(config_dir)) if config_dir else (conf_dir(),):
+        for file in root.glob("*/**/*.yaml"):
+            group, *option = file.relative_to(root).with_suffix("").parts
+            if group not in RESERVED_GROUPS:
+                found.setdefault(group, set()).add("/".join(option))
+    return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def models_with(section: str) -> list[str]:
+    """The models of conf/model/ whose file has ``section``, the tiny ones first."""
+    files = sorted((conf_dir() / "model").glob("*.yaml"), key=lambda file: ("tiny" not in file.stem, file.stem))
+    return [file.stem for file in files if f"\n{section}:" in file.read_text(encoding="utf-8")]

@@ -1,10 +1,15 @@
 """From a request to one Config, or to every mistake in it at once."""
 
-from primus_app.config.compose import Request, compose, hydra_ready, offer_huggingface
+from typing import Any
+
+from primus_app.config.compose import Request, compose, composition_errors, hydra_ready, offer_huggingface
 from primus_app.config.errors import Problem, UserError
-from primus_app.config.overrides import examine, override_value
-from primus_app.config.schema import Config
+from primus_app.config.explain import explain
+from primus_app.config.overrides import examine, examine_shape, override_value
+from primus_app.config.schema import Config, ModelConfig
 from primus_app.config.validate import validate
+
+NO_PATH = Problem("model.path", "model=hf needs it", ("give it: model.path=<a Hugging Face config.json or its folder>",))
 
 
 def load_config(request: Request, *, hardware: str) -> Config:
@@ -13,53 +18,92 @@ def load_config(request: Request, *, hardware: str) -> Config:
     Raises:
         UserError: with all mistakes found in the overrides and the values.
     """
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    prepare_model(request)
     request = with_hardware(request, hardware)
+    model_problems = _try_to_prepare(request)
     with hydra_ready():
-        problems: tuple[Problem, ...] = ()
-        try:
-            data = compose(request)
-        except (HydraException, OmegaConfBaseException) as error:
-            examined = examine(request, multirun=False)
-            problems = examined.problems or (_unexplained(error),)
-            if not examined.problems:
-                raise UserError(problems) from None
-            data = compose(request.with_overrides(examined.good))
-    found = _check(data, hardware)
-    if isinstance(found, Config) and not problems:
+        data, problems = _compose(request)
+        if not model_problems:
+            data, model_problems = _read_named_path(request, data)
+    found = validate(data)
+    if isinstance(found, Config) and not model_problems and not problems:
         return found
-    raise UserError([*problems, *(found if isinstance(found, list) else [])])
+    values = found if isinstance(found, list) else []
+    raise UserError([*model_problems, *problems, *(each for each in values if not model_problems or not each.where.startswith("model"))])
 
 
 def prepare_model(request: Request) -> None:
-    """Read the config.json that model=hf names, before Hydra composes."""
-    path = override_value(request.overrides, "model.path")
-    if override_value(request.overrides, "model") == "hf" and path:
-        from primus_app.config.huggingface import load_huggingface
+    """Read the config.json that model=hf names, before Hydra composes.
 
-        offer_huggingface({**load_huggingface(path), "path": path})
-    else:
+    Raises:
+        UserError: for a missing path, and all that is wrong with the file.
+    """
+    path = override_value(request.overrides, "model.path")
+    if override_value(request.overrides, "model") != "hf":
         offer_huggingface({"name": "hf"})
+    elif not path:
+        raise UserError(NO_PATH)
+    else:
+        offer_huggingface(_read_model(path))
 
 
 def with_hardware(request: Request, hardware: str) -> Request:
     """The request with the detected hardware in place of auto; what was typed wins."""
     if override_value(request.overrides, "hardware") not in (None, "auto"):
         return request
-    typed = [text for text in request.overrides if text != "hardware=auto"]
+    typed = [text for text in request.overrides if text.partition("=")[0] != "hardware"]
     return request.with_overrides([f"hardware={hardware}", *typed])
 
 
-def _check(data: dict[str, object], hardware: str) -> Config | list[Problem]:
-    model = data.get("model")
-    if isinstance(model, dict) and model.get("name") == "hf" and not model.get("path"):
-        return [Problem("model.path", "model=hf needs it", ("give it: model.path=<a Hugging Face config.json or its folder>",))]
-    return validate(data)
+def _try_to_prepare(request: Request) -> list[Problem]:
+    try:
+        prepare_model(request)
+    except UserError as error:
+        # All keys without values, so that the other overrides can still be looked at.
+        offer_huggingface(dict.fromkeys(ModelConfig.model_fields))
+        return list(error.problems)
+    return []
 
 
-def _unexplained(error: Exception) -> Problem:
-    text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
-    return Problem("", text, ("`primus --help` shows the groups and their options",))
+def _read_named_path(request: Request, data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Read the config.json that a file, not the command line, names; refuse a path that nobody reads."""
+    if override_value(request.overrides, "model") == "hf" or not isinstance(data.get("model"), dict):
+        return data, []
+    name, path = data["model"].get("name"), data["model"].get("path")
+    if name != "hf":
+        typed = path and override_value(request.overrides, "model.path")
+        return data, [Problem(f"model.path={path}", f"has no effect on model={name}", ("add model=hf to read it",))] if typed else []
+    if not path:
+        return data, [NO_PATH]
+    try:
+        offer_huggingface(_read_model(path))
+    except UserError as error:
+        return data, list(error.problems)
+    return _compose(request)
+
+
+def _read_model(path: str) -> dict[str, Any]:
+    from primus_app.config.huggingface import load_huggingface
+
+    return {**load_huggingface(path), "path": path}
+
+
+def _compose(request: Request) -> tuple[dict[str, Any], list[Problem]]:
+    """What the overrides without mistakes compose to, and the mistakes of the others.
+
+    Raises:
+        UserError: with those and the reason, where nothing can be composed.
+    """
+    shape = examine_shape(request, multirun=False)
+    problems, request = list(shape.problems), request.with_overrides(shape.good)
+    try:
+        return compose(request), problems
+    except composition_errors() as error:
+        first = error
+    try:
+        examined = examine(request, multirun=False)
+        problems += examined.problems
+        if not examined.problems:
+            raise UserError([*problems, explain(first)])
+        return compose(request.with_overrides(examined.good)), problems
+    except composition_errors() as error:
+        raise UserError([*problems, explain(error)]) from None

@@ -1,7 +1,8 @@
 """The nearest legal name to what was typed."""
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable, Sequence
 
 FOREIGN_NAMES = {
     "mock_data": "data=mock",
@@ -41,22 +42,53 @@ FOREIGN_NAMES = {
 """Names that other launchers use for what we have under another name."""
 
 
+MARGIN = 0.1
+"""How much less like the word than the best candidate the others may be."""
+
+
 def nearest(word: str, candidates: Iterable[str], *, count: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The candidates most like ``word``, best first."""
-    return difflib.get_close_matches(word, list(candidates), n=count, cutoff=cutoff)
+    """The candidates about as like ``word`` as the best of them, best first; case and the sign between words do not count."""
+    ratios = {name: difflib.SequenceMatcher(None, _plain(name), _plain(word)).ratio() for name in candidates}
+    least = max(cutoff, max(ratios.values(), default=0.0) - MARGIN)
+    return sorted((name for name in ratios if ratios[name] >= least), key=lambda name: (-ratios[name], len(name), name))[:count]
 
 
-def nearest_keys(key: str, keys: Iterable[str]) -> list[str]:
-    """Legal dotted keys that ``key`` may have meant: by another launcher's name, by likeness, or by the last word alone."""
-    keys = list(keys)
-    last = key.rpartition(".")[2]
-    foreign = nearest(last, FOREIGN_NAMES, count=1, cutoff=0.8)
-    same_last = [known for known in keys if known.rpartition(".")[2] == last]
-    found = same_last or nearest(key, keys, count=2)
-    if not found:
-        by_last = {known.rpartition(".")[2]: known for known in keys}
-        found = [by_last[word] for word in nearest(last, by_last, count=2)]
-    return list(dict.fromkeys([*(FOREIGN_NAMES[name] for name in foreign), *found]))[:3]
+def _plain(word: str) -> str:
+    return re.sub(r"[-. ]", "_", word.lower())
+
+
+def nearest_keys(key: str, leaves: Iterable[str], groups: Iterable[str] = ()) -> list[str]:
+    """Legal keys that ``key`` may have meant: by another launcher's name, in the section that it names, or by likeness."""
+    leaves = list(leaves)
+    section, _, last = key.rpartition(".")
+    foreign = [FOREIGN_NAMES[name] for name in nearest(last, FOREIGN_NAMES, count=1, cutoff=0.8)]
+    siblings = {leaf.rpartition(".")[2]: leaf for leaf in leaves if leaf.rpartition(".")[0] == section}
+    same_last = [leaf for leaf in leaves if leaf.rpartition(".")[2] == last]
+    found = [siblings[name] for name in nearest(last, siblings)] if section else nearest(key, groups)
+    found = found or same_last or nearest(key, leaves, count=2, cutoff=0.75) or _by_last_word(last, leaves)
+    return list(dict.fromkeys([*foreign, *found]))[:3]
+
+
+def _by_last_word(last: str, leaves: list[str]) -> list[str]:
+    by_last: dict[str, str] = {}
+    for leaf in leaves:
+        by_last.setdefault(leaf.rpartition(".")[2], leaf)
+    return [by_last[word] for word in nearest(last, by_last, count=2)]
+
+
+def where_to_look(key: str, known: Container[str]) -> tuple[str, ...]:
+    """How to see the legal keys where none is near: those of the section that ``key`` names, or all."""
+    section = key.rpartition(".")[0]
+    if section and section in known:
+        return (f"`primus --cfg job --package {section}` shows the keys of {section}",)
+    return ("`primus --cfg job` shows every key",)
+
+
+def one_of(names: Sequence[str], what: str) -> tuple[str, ...]:
+    """All ``names`` while they fit on a line."""
+    if len(names) == 1:
+        return (f"there is only {names[0]}",)
+    return (f"one of {', '.join(names)}" if len(names) <= 12 else f"`primus --help` shows the {len(names)} {what}",)
 
 
 def did_you_mean(names: Iterable[str]) -> tuple[str, ...]:

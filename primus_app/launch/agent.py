@@ -20,6 +20,7 @@ from primus_app.run.events import Event, append_event
 from primus_app.run.files import json_text, write_atomic
 from primus_app.run.metrics import MetricsWriter
 from primus_app.run.rank_logs import open_log_file
+from primus_app.run.reserve import Reserve, full_disk_note
 from primus_app.run.snapshot import read_config, record_data_digest
 from primus_app.run.status import State, Status, write_status
 
@@ -57,7 +58,9 @@ def main(run_path: str, attempt: str) -> int:
     folder = run.attempts_dir / attempt
     config = read_config(folder / "config.yaml")
     open_log_file(folder / "agent.log", config.logging.level, "agent")
+    reserve = Reserve(folder)
     outcome = _attempt(run, number, folder, config)
+    reserve.give_up()
     _account(run, number, outcome)
     return int(outcome.code)
 
@@ -106,7 +109,16 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
 
 
 def _with_progress(work: Callable[[Callable[[int, int], None]], Any]) -> Any:
-    """Show a bar on the terminal as soon as there is something to wait for."""
+    """Show a bar on the terminal, one line elsewhere, as soon as there is something to wait for."""
+    if not sys.stderr.isatty():
+        told: list[int] = []
+
+        def tell(done: int, total: int) -> None:
+            if not told:
+                told.append(total)
+                print("preparing data", file=sys.stderr, flush=True)
+
+        return work(tell)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -147,10 +159,15 @@ def _run_ranks(run: RunDirectory, number: int, folder: Path, config: Config) -> 
         elastic_launch(launch, sys.executable)("-m", "primus_app.launch.rank", str(run.path), str(number))
     except ChildFailedError as error:
         first = first_failure(error.failures.items())
-        log = run.log_dir(first.rank) / "error.log"
-        place = log if log.exists() and log.stat().st_size else folder / f"rank-{first.rank}" / "stderr.log"
-        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, first.message, first.rank, str(place))
+        cause = first.message + full_disk_note(run.path)
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, first.rank, str(_telling_log(run, folder, first.rank)))
     return Outcome(State.COMPLETED, ExitCode.DONE)
+
+
+def _telling_log(run: RunDirectory, folder: Path, rank: int) -> Path:
+    """The file that says most about a rank's end: its errors, else what it printed, else its log."""
+    logs = (run.log_dir(rank) / "error.log", folder / f"rank-{rank}" / "stderr.log")
+    return next((log for log in logs if log.exists() and log.stat().st_size), run.log_dir(rank) / "info.log")
 
 
 def _hush_elastic() -> None:
@@ -162,7 +179,18 @@ def _hush_elastic() -> None:
 
 
 def _account(run: RunDirectory, number: int, outcome: Outcome) -> None:
-    """The last word of the attempt, in status.json, events.jsonl and the attempt's own folder."""
+    """The last word of the attempt, in status.json, events.jsonl and the attempt's own folder.
+
+    What cannot be written is told on the terminal; it never hides the cause.
+    """
+    try:
+        _write_account(run, number, outcome)
+    except (OSError, UserError) as error:
+        place = f" (rank {outcome.rank}; {outcome.log})" if outcome.rank is not None else ""
+        print(f"error: {outcome.cause or outcome.state}{place}\nerror: this end could not be written down: {error}", file=sys.stderr)
+
+
+def _write_account(run: RunDirectory, number: int, outcome: Outcome) -> None:
     with MetricsWriter(run) as metrics:
         step = metrics.last_step
     status = Status(
@@ -174,8 +202,8 @@ def _account(run: RunDirectory, number: int, outcome: Outcome) -> None:
         exit_code=int(outcome.code),
         step=step,
     )
-    write_atomic(run.attempts_dir / str(number) / "result.json", json_text({**asdict(status), "agent_pid": os.getpid()}))
     write_status(run, status)
+    write_atomic(run.attempts_dir / str(number) / "result.json", json_text({**asdict(status), "agent_pid": os.getpid()}))
     append_event(run, Event(outcome.state), attempt=number, cause=outcome.cause, rank=outcome.rank)
 
 

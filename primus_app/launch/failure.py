@@ -8,6 +8,10 @@ from pathlib import Path
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 
+EMPTY = (None, "", "<NONE>", "<N/A>")
+"""What elastic puts where a rank left no message."""
+
+
 @dataclass(frozen=True)
 class RankFailure:
     """The end of one rank: its own words, when it has any."""
@@ -39,8 +43,10 @@ def _rank_failure(rank: int, failure: ProcessFailure) -> RankFailure:
 
 
 def _message(failure: ProcessFailure) -> str:
-    if failure.exitcode < 0 and failure.error_file_data.get("message") in (None, "", "<NONE>", "<N/A>"):
+    if failure.exitcode < 0 and failure.error_file_data.get("message") in EMPTY:
         return f"killed by {signal.Signals(-failure.exitcode).name} (signal {-failure.exitcode}){_hint(-failure.exitcode)}"
+    if failure.error_file_data.get("message") in EMPTY:
+        return f"ended with exit code {failure.exitcode} and left no error of its own"
     message = failure.message
     return str(message.get("message", message)) if isinstance(message, dict) else str(message)
 

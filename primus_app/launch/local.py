@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from primus_app.config.errors import ExitCode
+from primus_app.config.errors import ExitCode, UserError
 from primus_app.launch.watch import watch
 from primus_app.run.directory import RunDirectory
 from primus_app.run.lock import RunLock
@@ -48,8 +49,9 @@ def run_local(run: RunDirectory, attempt: int, steps: int, lock: RunLock) -> Exi
         cause = f"the node agent was killed by signal {-code}" if code < 0 else f"the node agent ended with code {code}"
         log = str(run.attempts_dir / str(attempt) / "agent.log")
         failed = Status(state=State.FAILED, attempt=attempt, cause=cause, log=log, exit_code=int(ExitCode.TRAINING_FAILED))
-        write_status(run, failed)
-        return ExitCode.TRAINING_FAILED
+        with suppress(UserError):  # The agent has said why; this is the disk refusing once more.
+            write_status(run, failed)
+        return ExitCode(code) if code in list(ExitCode) and code else ExitCode.TRAINING_FAILED
     return ExitCode(status.exit_code if status.exit_code is not None else code)
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,12 +25,12 @@ class View(Protocol):
 def watch(run: RunDirectory, attempt: int, steps: int, alive: Callable[[], bool]) -> None:
     """Show metrics as they are written until ``alive`` says no; then once more, so that no line is missed."""
     view: View = TerminalView(steps) if sys.stdout.isatty() else PlainView(steps)
-    rows = _new_rows(run.metrics_file)
+    tail = Tail(run.metrics_file)
     try:
         running = True
         while running:
             running = alive()
-            for row in next(rows):
+            for row in tail.rows():
                 view.show(row)
             if running:
                 time.sleep(POLL_S)
@@ -38,23 +38,27 @@ def watch(run: RunDirectory, attempt: int, steps: int, alive: Callable[[], bool]
         view.close()
 
 
-def _new_rows(file: Path) -> Iterator[list[dict[str, Any]]]:
-    """The complete lines added since the last look, beginning with what is written from now on.
+class Tail:
+    """The complete lines that are added to a file of metrics from now on.
 
     The file shrinks when an attempt resumes from an older checkpoint; then reading goes on at its new end.
     """
-    position = file.stat().st_size if file.exists() else 0
-    while True:
-        rows: list[dict[str, Any]] = []
-        if file.exists():
-            position = min(position, file.stat().st_size)
-            with file.open("rb") as stream:
-                stream.seek(position)
-                data = stream.read()
-            complete = data[: data.rfind(b"\n") + 1]
-            position += len(complete)
-            rows = [json.loads(line) for line in complete.splitlines()]
-        yield rows
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._position = file.stat().st_size if file.exists() else 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What has been added since the last look."""
+        if not self._file.exists():
+            return []
+        self._position = min(self._position, self._file.stat().st_size)
+        with self._file.open("rb") as stream:
+            stream.seek(self._position)
+            data = stream.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._position += len(complete)
+        return [json.loads(line) for line in complete.splitlines()]
 
 
 def describe(row: dict[str, Any]) -> str:

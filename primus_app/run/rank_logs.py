@@ -49,6 +49,7 @@ def _install(handlers: list[logging.Handler], level: int) -> None:
         root.addHandler(handler)
     root.setLevel(level)
     logging.captureWarnings(True)
+    logging.raiseExceptions = False  # A full disk loses lines; it must not also flood the terminal.
     sys.excepthook = _log_uncaught
     threading.excepthook = lambda args: _log_uncaught(args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
 

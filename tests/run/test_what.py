@@ -60,9 +60,9 @@ def test_the_length_may_grow_and_nothing_else(config: Config) -> None:
     assert refused(old, what_of(both)) == [Difference("optimizer.lr", 3e-3, 1e-3)]
 
 
-@pytest.mark.parametrize(("tokens", "steps"), [(1, 1), (4096, 1), (4097, 2), (819_200, 200)])
+@pytest.mark.parametrize(("tokens", "steps"), [(1, 1), (2048, 1), (2049, 2), (409_600, 200)])
 def test_tokens_are_rounded_up_to_whole_steps(config: Config, tokens: int, steps: int) -> None:
-    """A step has 16 samples of 256 tokens: 4096."""
+    """A step has 16 samples of 128 tokens: 2048."""
     other = _changed(_changed(config, "training.steps", None), "training.tokens", tokens)
     assert total_steps(what_of(other)) == steps
     assert bool(refused(what_of(config), what_of(other))) == (steps < 200)

@@ -1,0 +1,102 @@
+"""Real runs of the program in their own workspace: start it, wait for a step, send it a signal, read what it left."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("training.seq_len=32", "training.global_batch_size=4", "training.eval_every=0")
+"""A step of 128 tokens: a few milliseconds."""
+TIMEOUT_S = 150
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "USER": "ada", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass
+class Program:
+    """One started command line and the run directory it works on."""
+
+    process: "subprocess.Popen[str]"
+    run: Path
+
+    def wait_for_step(self, step: int) -> None:
+        """Until metrics.jsonl has ``step``; fails the test when the program ends before."""
+        end = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < end:
+            if any(row["step"] >= step for row in rows(self.run)):
+                return
+            if self.process.poll() is not None:
+                pytest.fail(f"ended with {self.process.returncode} before step {step}: {self.output()}")
+            time.sleep(0.05)
+        pytest.fail(f"no step {step} in {TIMEOUT_S} s")
+
+    def descendants(self) -> list[psutil.Process]:
+        """The node agent and the ranks."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def ranks(self) -> dict[int, psutil.Process]:
+        found = [child for child in self.descendants() if "primus_app.launch.rank" in " ".join(child.cmdline())]
+        return {int(child.environ()["RANK"]): child for child in found}
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def output(self) -> str:
+        """Everything printed, once the program has ended."""
+        return self.process.communicate(timeout=TIMEOUT_S)[0]
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and output."""
+        output = self.output()
+        return self.process.returncode, output
+
+
+Start = Callable[..., Program]
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """The complete lines of metrics.jsonl."""
+    file = run / "metrics.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+def losses(run: Path) -> list[float]:
+    return [row["loss"] for row in rows(run) if "loss" in row]
+
+
+def status(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "status.json").read_text())
+    return found
+
+
+def events(run: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()]
+
+
+def gone(processes: list[psutil.Process], timeout_s: float = 15) -> bool:
+    """Whether all have ended within the time; a zombie that nobody has reaped yet has ended."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if not any(alive(process) for process in processes):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,137 @@
+"""How a run ends when something goes wrong: the exit code, the word in status.json, and no process left behind."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.system.program import Start, alive, events, gone, losses, rows, status
+
+pytestmark = pytest.mark.slow
+ENDLESS = "training.steps=100000"
+
+
+def test_a_killed_rank_takes_the_others_down_and_is_named(start: Start) -> None:
+    program = start(ENDLESS, "parallel=fsdp", "cluster.devices_per_node=2")
+    program.wait_for_step(2)
+    processes, ranks = program.descendants(), program.ranks()
+    began = time.monotonic()
+    ranks[1].kill()
+    code, output = program.end()
+    assert time.monotonic() - began < 15
+    assert code == 4
+    assert "rank 1 failed first: killed by SIGKILL" in output
+    assert "Traceback" not in output
+    found = status(program.run)
+    assert (found["state"], found["rank"], found["exit_code"]) == ("failed", 1, 4)
+    assert Path(found["log"]).exists()
+    assert gone(processes)
+
+
+def test_a_rank_that_fails_by_itself_shows_its_own_words(start: Start) -> None:
+    """TorchTitan stops at a loss that is not finite; a rate of 1e30 makes one."""
+    code, output = start("training.steps=50", "optimizer.lr=1e30", "optimizer.min_lr=0", "optimizer.warmup_steps=0").end()
+    assert code == 4
+    assert "rank 0 failed first: RuntimeError: Loss is not finite" in output
+    log = Path(output.split("its log: ")[1].splitlines()[0])
+    assert "Loss is not finite" in log.read_text()
+
+
+@pytest.mark.parametrize(("number", "state"), [(signal.SIGINT, "cancelled"), (signal.SIGTERM, "preempted")])
+def test_a_signal_ends_every_process_and_the_run_can_go_on(start: Start, number: signal.Signals, state: str) -> None:
+    program = start(ENDLESS, "parallel=fsdp", "cluster.devices_per_node=2", "checkpoint.every=2")
+    program.wait_for_step(3)
+    processes = program.descendants()
+    program.send(number)
+    code, output = program.end()
+    assert code == 5
+    assert status(program.run)["state"] == state
+    assert "exp_name=run continues" in output
+    assert gone(processes)
+    assert "signal" in events(program.run)
+    # Every line that was logged is whole, the last one too.
+    log = (program.run / "logs" / "pre_trainer" / "rank-0" / "info.log").read_text()
+    assert log.endswith("\n")
+    assert f"step {rows(program.run)[-1]['step']}:" in log.splitlines()[-1] or "checkpoint" in log.splitlines()[-1].lower()
+
+
+def test_a_killed_launcher_leaves_nothing_running_and_the_same_command_goes_on(start: Start) -> None:
+    unbroken = start("training.steps=12", exp_name="unbroken")
+    assert unbroken.end()[0] == 0
+    program = start("training.steps=12", "checkpoint.every=3")
+    program.wait_for_step(5)
+    processes = program.descendants()
+    program.process.kill()
+    program.process.wait()
+    assert gone(processes)
+    again = start("training.steps=12", "checkpoint.every=3")
+    code, output = again.end()
+    assert code == 0, output
+    assert (again.run / "attempts" / "1").is_dir()
+    assert losses(again.run) == losses(unbroken.run)
+
+
+def test_the_second_of_two_starts_leaves(start: Start) -> None:
+    first = start(ENDLESS)
+    first.wait_for_step(1)
+    code, output = start(ENDLESS).end()
+    assert code == 2
+    assert f"pid {first.process.pid}" in output
+    assert "exp_name=" in output
+    assert first.process.poll() is None
+    assert alive(psutil.Process(first.process.pid))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up_during_training_is_the_cause_that_is_told(start: Start, disk: Path) -> None:
+    program = start("training.steps=40", "checkpoint.every=5", workspace=disk)
+    code, output = program.end()
+    assert code == 4
+    assert "the disk of the run directory is full" in output
+    assert "Traceback" not in output
+    assert status(program.run)["state"] == "failed"
+
+
+def test_a_full_disk_refuses_before_anything_is_written(start: Start, disk: Path) -> None:
+    (disk / "filler").write_bytes(b"x" * (1 << 20))
+    program = start("training.steps=2", workspace=disk)
+    code, output = program.end()
+    assert code == 3
+    assert "No space left on device" in output
+    assert "workspace=" in output
+    assert [path.name for path in disk.iterdir()] == ["filler"]
+
+
+def test_a_read_only_workspace_is_refused(start: Start, disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    code, output = start("training.steps=2", workspace=disk).end()
+    assert code == 3
+    assert "Read-only file system" in output
+    assert "workspace=" in output
+
+
+def test_a_sweep_runs_each_value_in_its_own_folder(start: Start) -> None:
+    program = start("--multirun", "training.steps=2", "optimizer.lr=1e-3,2e-3", "checkpoint=none")
+    code, output = program.end()
+    assert code == 0, output
+    folders = sorted(path.name for path in program.run.iterdir() if path.is_dir())
+    assert folders == ["0_optimizer.lr=0.001", "1_optimizer.lr=0.002"]
+    assert (program.run / "multirun.yaml").exists()
+    assert all(status(program.run / name)["state"] == "completed" for name in folders)
