@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from primus_app.cli.config_folder import folder_problems
 from primus_app.config.compose import Request
 from primus_app.config.errors import Problem, UserError
-from primus_app.config.suggest import did_you_mean, nearest
+from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 
 VERBS = {
     "train": "check the request, record it and train (the default)",
@@ -22,6 +24,12 @@ OWN_FLAGS = {
     "plan": {"--json": "print the plan as JSON"},
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
+
+NO_EFFECT = {
+    "config_path": ("--config-path", "has no effect", "--config-dir DIR looks for groups and options in DIR too"),
+    "experimental_rerun": ("--experimental-rerun", "has no effect", "a run's own config.yaml and overrides.yaml say how to do it again"),
+}
+"""Flags of Hydra that mean nothing here: Namespace's name, the flag, what is wrong, what to do."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +67,18 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Take a command line apart.
 
     Raises:
-        UserError: for an unknown verb or flag.
+        UserError: for an unknown verb or flag, a flag without effect, a verb in the wrong place.
     """
     verb, rest = split_verb(argv)
     flags = frozenset(word for word in rest if word in OWN_FLAGS[verb])
     rest = [word for word in rest if word not in flags]
     hydra = _hydra_arguments(rest, verb)
-    request = Request(tuple(hydra.overrides), hydra.config_name or "config", hydra.config_dir)
-    return Arguments(verb, flags, hydra, tuple(rest), request)
+    folder = str(Path(hydra.config_dir).expanduser().absolute()) if hydra.config_dir else None
+    request = Request(tuple(hydra.overrides), (hydra.config_name or "config").removesuffix(".yaml"), folder)
+    arguments = Arguments(verb, flags, hydra, tuple(rest), request)
+    if problems := [*_without_effect(arguments), *_misplaced_verbs(arguments), *folder_problems(request)]:
+        raise UserError(problems)
+    return arguments
 
 
 def _hydra_arguments(rest: Sequence[str], verb: str) -> Namespace:
@@ -78,8 +90,44 @@ def _hydra_arguments(rest: Sequence[str], verb: str) -> Namespace:
 
     def refuse(message: str) -> NoReturn:
         unknown = next((word for word in rest if word.startswith("-") and word.partition("=")[0] not in known), "")
-        fix = did_you_mean(nearest(unknown, known)) if unknown else ()
-        raise UserError(Problem(unknown, message if not unknown else f"no such flag of {verb}", fix or ("see `primus --help`",)))
+        if unknown:
+            raise UserError(Problem(unknown, f"no such flag of {verb}", _flag_advice(unknown, known)))
+        flag, _, what = message.removeprefix("argument ").partition(": ")
+        raise UserError(Problem(flag, what or message, ("see `primus --help`",)))
 
     parser.error = refuse  # type: ignore[method-assign]
     return parser.parse_intermixed_args(list(rest))
+
+
+def _flag_advice(unknown: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The nearest flag; or the setting that was written like a flag, as in other launchers."""
+    from primus_app.config.kinds import schema_leaves
+
+    word, _, value = unknown.partition("=")
+    if near := nearest(word, [flag for flag in known if flag.startswith("--")], cutoff=0.75):
+        return did_you_mean(near)
+    keys = nearest_keys(word.strip("-").replace("-", "_"), schema_leaves())
+    typed = (key if "=" in key else f"{key}={value or '<value>'}" for key in keys)
+    return tuple(line.replace("did you mean", "settings have no dashes: did you mean") for line in did_you_mean(typed)) or (
+        "see `primus --help`",
+    )
+
+
+def _without_effect(arguments: Arguments) -> Iterator[Problem]:
+    hydra = arguments.hydra
+    for name, (flag, what, fix) in NO_EFFECT.items():
+        if getattr(hydra, name):
+            yield Problem(flag, what, (fix,))
+    if (hydra.package or hydra.resolve) and not hydra.cfg:
+        yield Problem("--package" if hydra.package else "--resolve", "has no effect without --cfg", ("add --cfg job",))
+    if hydra.multirun and arguments.wants_hydra:
+        yield Problem("--multirun", "has no effect where Hydra shows the configuration", ("leave it out and give each key one value",))
+    for flag in sorted(arguments.flags if arguments.wants_hydra else ()):
+        yield Problem(flag, "has no effect where Hydra shows the configuration", ("leave it out",))
+
+
+def _misplaced_verbs(arguments: Arguments) -> Iterator[Problem]:
+    for word in arguments.request.overrides:
+        if near := nearest(word, VERBS, count=1, cutoff=0.75):
+            fix = f"write primus {near[0]} …" if arguments.verb == "train" else f"leave out {word} or {arguments.verb}"
+            yield Problem(word, "a verb comes first, and there is one at most", (fix,))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from primus_app.cli.arguments import VERBS, Arguments
-from primus_app.config.compose import Request, hydra_ready
+from primus_app.config.compose import Request, composition_errors, hydra_ready, search_path
 from primus_app.config.errors import ExitCode, Problem, UserError
+from primus_app.config.explain import explain
 from primus_app.config.load import prepare_model, with_hardware
-from primus_app.config.overrides import examine
+from primus_app.config.overrides import examine, examine_shape, known_keys
+from primus_app.config.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -27,29 +30,52 @@ def hydra_instance() -> Hydra:
 
 def answer(arguments: Arguments) -> int:
     """Show what was asked for, or every mistake in the overrides."""
-    hydra_args = arguments.hydra
+    if arguments.hydra.shell_completion:
+        return _install_completion(arguments)
     prepare_model(arguments.request)
     request = _with_detected_hardware(arguments.request)
-    overrides = _all_overrides(request)
-    name = request.config_name
-
-    def show() -> None:
-        hydra = hydra_instance()
-        if hydra_args.hydra_help:
-            from hydra._internal.utils import get_args_parser
-
-            hydra.hydra_help(config_name=name, args_parser=get_args_parser(), args=hydra_args)
-        elif hydra_args.shell_completion:
-            hydra.shell_completion(config_name=name, overrides=list(arguments.request.overrides))
-        elif hydra_args.cfg:
-            hydra.show_cfg(
-                config_name=name, overrides=overrides, cfg_type=hydra_args.cfg, package=hydra_args.package, resolve=hydra_args.resolve
-            )
-        else:
-            hydra.show_info(hydra_args.info, config_name=name, overrides=overrides)
-
     with hydra_ready():
-        report_mistakes(show, request, multirun=False)
+        if problems := examine_shape(request, multirun=False).problems:
+            raise UserError(examine(request, multirun=False).problems or problems)
+        report_mistakes(lambda: _show(arguments.hydra, request), request, multirun=False)
+    return int(ExitCode.DONE)
+
+
+def _show(flags: Namespace, request: Request) -> None:
+    from hydra._internal.utils import get_args_parser
+
+    hydra, name, overrides = hydra_instance(), request.config_name, [*request.overrides, *search_path(request)]
+    if flags.hydra_help:
+        hydra.hydra_help(config_name=name, args_parser=get_args_parser(), args=flags)
+    elif not flags.cfg:
+        hydra.show_info(flags.info, config_name=name, overrides=overrides)
+    elif flags.package and flags.package != "_global_" and _is_null(flags.package, request):
+        print("null")
+    else:
+        hydra.show_cfg(config_name=name, overrides=overrides, cfg_type=flags.cfg, package=flags.package, resolve=flags.resolve)
+
+
+def _is_null(package: str, request: Request) -> bool:
+    """Whether the key is null, of which Hydra would say that it is not there.
+
+    Raises:
+        UserError: for a key that is not there.
+    """
+    known = known_keys(request)
+    if package not in known:
+        near = nearest(package, [*known.sections, *known.leaves])
+        raise UserError(Problem(f"--package {package}", "no such key", did_you_mean(near)))
+    return package in known.nulls
+
+
+def _install_completion(arguments: Arguments) -> int:
+    fix = "one of install=bash, install=zsh, install=fish, uninstall=bash, uninstall=zsh, uninstall=fish"
+    with hydra_ready():
+        try:
+            hydra_instance().shell_completion(config_name="config", overrides=list(arguments.request.overrides))
+        except ValueError:
+            typed = " ".join(["--shell-completion", *arguments.request.overrides])
+            raise UserError(Problem(typed, "no such shell or action", (fix,))) from None
     return int(ExitCode.DONE)
 
 
@@ -59,14 +85,17 @@ def report_mistakes(action: Callable[[], None], request: Request, *, multirun: b
     Raises:
         UserError: with all mistakes.
     """
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
     try:
         action()
-    except (HydraException, OmegaConfBaseException) as error:
-        problems = examine(request, multirun=multirun).problems
-        raise UserError(problems or Problem("", " ".join(str(error).split()))) from None
+    except composition_errors() as error:
+        raise UserError(_mistakes(request, multirun) or explain(error)) from None
+
+
+def _mistakes(request: Request, multirun: bool) -> tuple[Problem, ...]:
+    try:
+        return examine(request, multirun=multirun).problems
+    except composition_errors():  # a file is broken, which the first error says
+        return ()
 
 
 def complete(argv: Sequence[str]) -> int:
@@ -88,8 +117,3 @@ def _with_detected_hardware(request: Request) -> Request:
     from primus_app.launch.devices import detect_devices
 
     return with_hardware(request, detect_devices().hardware)
-
-
-def _all_overrides(request: Request) -> list[str]:
-    extra = [f"hydra.searchpath=[file://{request.config_dir}]"] if request.config_dir else []
-    return [*request.overrides, *extra]

@@ -52,14 +52,14 @@ def composition_errors() -> tuple[type[Exception], ...]:
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    return (HydraException, OmegaConfBaseException, YAMLError)
+    return (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 
 
 def compose(request: Request) -> dict[str, Any]:
     """Merge and resolve; raises one of ``composition_errors`` for what Hydra refuses."""
     from omegaconf import OmegaConf
 
-    data = OmegaConf.to_container(compose_node(request), resolve=True)
+    data = OmegaConf.to_container(compose_node(request), resolve=True, throw_on_missing=True)
     assert isinstance(data, dict)
     data.pop("experiment", None)
     return {str(key): value for key, value in data.items()}

@@ -81,7 +81,13 @@ def _words(choice: Any, metadata: Sequence[Any]) -> str:
         return "a group of keys"
     if choice is str and any(isinstance(each, MinLen) for each in _constraints(metadata)):
         return "text that is not empty"
-    plain: dict[Any, str] = {None: "null", bool: "true or false", str: "text", list[str]: "a list of names", dict[str, Any]: "keys with values"}
+    plain: dict[Any, str] = {
+        None: "null",
+        bool: "true or false",
+        str: "text",
+        list[str]: "a list of names",
+        dict[str, Any]: "keys with values",
+    }
     return plain[choice]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from primus_app.config.compose import RESERVED_GROUPS, Request, compose_node, groups, models_with
+from primus_app.config.compose import Request, compose_node, groups, models_with
 from primus_app.config.errors import Problem
 from primus_app.config.suggest import did_you_mean, nearest, nearest_keys, one_of, where_to_look
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
-
-HYDRA_KEYS = ("hydra.searchpath", "hydra.sweeper", "hydra/sweeper", "hydra/launcher")
-"""What of Hydra's own settings may be typed; a launcher is refused by the sweep, in its own words."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def _parse(text: str) -> Override | Problem:
         override = OverridesParser.create().parse_override(text)
     except HydraException:
         return Problem(text, "cannot be read as key=value", (_syntax_advice(text),))
-    if override.key_or_group and "=" in text or override.is_delete():
+    if (override.key_or_group and "=" in text) or override.is_delete():
         return override
     return Problem(text, "cannot be read as key=value", (_syntax_advice(text),))
 
@@ -113,6 +111,8 @@ def _syntax_advice(text: str) -> str:
     if not key or not equals:
         is_key = not text[:1].isdigit() and text.replace(".", "").replace("_", "").isalnum()
         return f"write {text}=<value>" if is_key else "write key=value, without spaces around ="
+    if not re.fullmatch(r"[\w./@+~-]+", key):
+        return "a key is words joined by dots"
     for opening, closing in ("[]", "{}", "()"):
         if value.startswith(opening) and value.count(opening) > value.count(closing):
             return f"the {opening} is never closed by {closing}"
@@ -131,22 +131,28 @@ def _wrong_shape(override: Override, options: dict[str, list[str]], *, multirun:
     if override.is_sweep_override() and not multirun:
         return Problem(text, "is a list of values to sweep over", ("add --multirun (or -m) to run each of them",))
     if key.startswith(("hydra.", "hydra/")):
-        return _without_effect(override)
+        return _without_effect(override, multirun=multirun)
     return _wrong_option(override, options) if key in options else _without_values(override)
 
 
-def _without_effect(override: Override) -> Problem | None:
-    """Hydra composes and sweeps; where files go and how jobs start is ours. A misspelt key is told as such later."""
+def _without_effect(override: Override, *, multirun: bool) -> Problem | None:
+    """Hydra composes and sweeps; where files go and how jobs start is ours."""
     from hydra.conf import HydraConf
 
-    key = override.key_or_group
-    if key.startswith(HYDRA_KEYS) or key.replace("/", ".").split(".")[1] not in HydraConf.__dataclass_fields__:
+    key, text = override.key_or_group, str(override.input_line)
+    name = re.split(r"[./]", key)[1]
+    if name not in HydraConf.__dataclass_fields__:
+        near = did_you_mean(f"hydra.{known}" for known in nearest(name, HydraConf.__dataclass_fields__))
+        return Problem(text, "no such key", near or ("`primus --cfg hydra` shows Hydra's own keys",))
+    if name == "searchpath" or (multirun and name in ("sweeper", "launcher")):
         return None
-    return Problem(str(override.input_line), "has no effect here", ("a run's folder is {workspace}/{work_group}/{user_name}/{exp_name}",))
+    if name == "sweeper":
+        return Problem(text, "has no effect without --multirun", ("add --multirun (or -m)",))
+    return Problem(text, "has no effect: Hydra composes here, and writes no files", ("leave it out; workspace=<folder> moves all runs",))
 
 
 def _without_values(override: Override) -> Problem | None:
-    if not override.is_sweep_override() or override.is_discrete_sweep() and not _is_glob(override):
+    if not override.is_sweep_override() or (override.is_discrete_sweep() and not _is_glob(override)):
         return None
     return Problem(str(override.input_line), "cannot be listed value by value", (f"write {override.key_or_group}=<value>,<value>",))
 
@@ -163,7 +169,9 @@ def _wrong_option(override: Override, options: dict[str, list[str]]) -> Problem 
         return Problem(text, "an option is chosen without a plus", (f"write {text.lstrip('+')}",))
     if _is_glob(override):
         names = override._value.filter(options[group])  # type: ignore[union-attr]
-        return Problem(text, "list the options by name", (f"write {group}={','.join(names)}",) if names else one_of(options[group], "options"))
+        return Problem(
+            text, "list the options by name", (f"write {group}={','.join(names)}",) if names else one_of(options[group], "options")
+        )
     for value in _option_values(override):
         if isinstance(value, dict):
             return Problem(text, f"takes the name of a file in conf/{group}/", (f"set keys one by one: {group}.<key>=<value>",))
@@ -202,14 +210,15 @@ def _wrong_key(override: Override, known: KnownKeys, options: dict[str, list[str
     if key in known:
         return Problem(text, "the key is there already", (f"write {text[1:]}",)) if override.is_add() else None
     if key.startswith("backend.native."):
-        return None if override.is_add() or override.is_force_add() else Problem(text, "an engine's own option is added", (f"write +{text}",))
+        return (
+            None if override.is_add() or override.is_force_add() else Problem(text, "an engine's own option is added", (f"write +{text}",))
+        )
     if key.startswith("hydra/"):
         return None
     if problem := _missing_section(key, text, known):
         return problem
-    is_hydra = key.partition(".")[0] in RESERVED_GROUPS
-    leaves = [name for name in known.leaves if is_hydra or not name.startswith("hydra.")]
-    near = nearest_keys(key, leaves, () if is_hydra else options)
+    leaves = [name for name in known.leaves if name.startswith("hydra.") == key.startswith("hydra.")]
+    near = nearest_keys(key, leaves, options)
     return Problem(text, "no such key", did_you_mean(_with_value(near, override, options)) or where_to_look(key, known))
 
 

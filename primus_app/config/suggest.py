@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Container, Iterable, Sequence
+from itertools import takewhile
 
 FOREIGN_NAMES = {
     "mock_data": "data=mock",
@@ -50,11 +51,16 @@ def nearest(word: str, candidates: Iterable[str], *, count: int = 3, cutoff: flo
     """The candidates about as like ``word`` as the best of them, best first; case and the sign between words do not count."""
     ratios = {name: difflib.SequenceMatcher(None, _plain(name), _plain(word)).ratio() for name in candidates}
     least = max(cutoff, max(ratios.values(), default=0.0) - MARGIN)
-    return sorted((name for name in ratios if ratios[name] >= least), key=lambda name: (-ratios[name], len(name), name))[:count]
+    near = [name for name in ratios if ratios[name] >= least]
+    return sorted(near, key=lambda name: (-ratios[name], -_shared_start(name, word), name))[:count]
 
 
 def _plain(word: str) -> str:
     return re.sub(r"[-. ]", "_", word.lower())
+
+
+def _shared_start(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def nearest_keys(key: str, leaves: Iterable[str], groups: Iterable[str] = ()) -> list[str]:

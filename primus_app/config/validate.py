@@ -18,7 +18,9 @@ def validate(data: dict[str, Any]) -> Config | list[Problem]:
     try:
         config = Config.model_validate(data)
     except ValidationError as error:
-        problems += [_problem(detail, data) for detail in error.errors(include_url=False)]
+        details = error.errors(include_url=False)
+        problems += _missing([_key(detail) for detail in details if detail["type"] == "missing"])
+        problems += [_problem(detail, data) for detail in details if detail["type"] != "missing"]
     else:
         if not problems:
             return config
@@ -36,17 +38,31 @@ def shown(value: Any) -> str:
 def _misplaced_truths(data: dict[str, Any]) -> Iterator[Problem]:
     """Keys where true or false stands for something else: pydantic would read 1 or 0."""
     for key, field in schema_fields().items():
-        if isinstance(_value(data, key), bool) and not takes_truth(field):
+        value = _value(data, key)
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(each, bool) for each in values) and not takes_truth(field):
             yield _not_allowed(key, data)
 
 
+def _missing(keys: list[str]) -> Iterator[Problem]:
+    """One problem a section."""
+    sections: dict[str, list[str]] = {}
+    for key in keys:
+        sections.setdefault(key.rpartition(".")[0], []).append(key)
+    for section, missing in sections.items():
+        fix = f"give it in the file of the model, or as {missing[0]}=<value>" if section == "model" else f"give {missing[0]}=<value>"
+        yield Problem(section, f"needs {', '.join(key.rpartition('.')[2] for key in missing)}", (fix,))
+
+
+def _key(detail: Any) -> str:
+    return ".".join(str(part) for part in detail["loc"])
+
+
 def _problem(detail: Any, data: dict[str, Any]) -> Problem:
-    key = ".".join(str(part) for part in detail["loc"])
+    key = _key(detail)
     if detail["type"] == "extra_forbidden":
         key = _first_leaf(key, detail["input"])
         return Problem(key, "no such key", did_you_mean(nearest_keys(key, schema_leaves())) or where_to_look(key, schema_fields()))
-    if detail["type"] == "missing":
-        return Problem(key, "is missing", (f"give it in the model's file, or as {key}=<value>" if key.startswith("model.") else f"give it: {key}=<value>",))
     while key not in schema_fields():
         key = key.rpartition(".")[0]
     if detail["type"] == "value_error":

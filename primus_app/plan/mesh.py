@@ -189,6 +189,9 @@ def _degree_problems(parallel: ParallelConfig) -> list[Problem]:
     if parallel.etp not in (1, parallel.tp):
         what = f"etp {parallel.etp} is neither 1 nor tp {parallel.tp}"
         problems.append(Problem("parallel.etp", what, offer("parallel.etp", sorted({1, parallel.tp}))))
+    if parallel.tp == 1 and not parallel.sequence_parallel:
+        fix = ("leave it out, or choose a tensor parallel degree (parallel.tp)",)
+        problems.append(Problem("parallel.sequence_parallel", "has no effect without tensor parallelism: tp is 1", fix))
     if parallel.pp == 1:
         if parallel.vpp > 1:
             fix = ("parallel.vpp=1, or two or more pipeline stages (parallel.pp)",)

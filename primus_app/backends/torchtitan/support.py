@@ -2,7 +2,7 @@
 
 from primus_app.backends.torchtitan.model_support import check_model_support
 from primus_app.config.errors import Problem
-from primus_app.config.schema import Config
+from primus_app.config.schema import Config, ModelConfig
 
 ONE_ONLY = ("tp", "pp", "vpp", "cp", "ep", "etp")
 """Degrees that must be 1."""
@@ -10,7 +10,8 @@ ONE_ONLY = ("tp", "pp", "vpp", "cp", "ep", "etp")
 
 def check_support(config: Config) -> list[Problem]:
     """All refusals, each with the way out."""
-    return [*check_model_support(config.model, load_balancing=config.training.load_balancing), *_layout(config), *_native(config)]
+    model, balancing = config.model, config.training.load_balancing
+    return [*check_model_support(model, load_balancing=balancing), *_layout(config), *_init(model), *_native(config)]
 
 
 def _layout(config: Config) -> list[Problem]:
@@ -33,6 +34,14 @@ def _layout(config: Config) -> list[Problem]:
             )
         )
     return problems
+
+
+def _init(model: ModelConfig) -> list[Problem]:
+    default = ModelConfig.model_fields["init_std"].default
+    if model.init != "native" or model.init_std == default:
+        return []
+    fix = ("model.init=seeded draws the weights with it", f"or leave it at {default}")
+    return [Problem("model.init_std", "has no effect with model.init=native: TorchTitan has deviations of its own", fix)]
 
 
 def _native(config: Config) -> list[Problem]:

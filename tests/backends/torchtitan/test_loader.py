@@ -1,0 +1,61 @@
+"""The order of samples through TorchTitan's loader: the same whatever the ranks, the micro batches, and after a resumption."""
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from primus_app.config.schema import DataConfig
+from primus_app.data.prepare import prepare
+from primus_app.data.samples import open_samples
+
+GLOBAL_BATCH, SEQ_LEN, SEED, STEPS = 8, 32, 5, 3
+
+
+@pytest.fixture(scope="module")
+def prepared() -> dict[str, Any]:
+    return prepare(DataConfig(source="mock"), vocab_size=320, seq_len=SEQ_LEN, global_batch_size=GLOBAL_BATCH).to_dict()
+
+
+def loader(prepared: dict[str, Any], ranks: int, rank: int, micro: int) -> Any:
+    from primus_app.backends.torchtitan.loader import SampleLoader
+
+    config = SampleLoader.Config(prepared=prepared, split="train", seed=SEED, document_mask=False)
+    return config.build(dp_world_size=ranks, dp_rank=rank, tokenizer=None, seq_len=SEQ_LEN, local_batch_size=micro)
+
+
+def read(prepared: dict[str, Any], ranks: int, micro: int) -> np.ndarray[Any, Any]:
+    """Tokens [sample of the run, position] in the order of the global index."""
+    rounds = GLOBAL_BATCH // (ranks * micro) * STEPS
+    parts = [list(islice(iter(loader(prepared, ranks, rank, micro)), rounds)) for rank in range(ranks)]
+    return np.concatenate([parts[rank][turn][0]["input"].numpy() for turn in range(rounds) for rank in range(ranks)])
+
+
+@pytest.mark.parametrize(("ranks", "micro"), [(1, 8), (1, 2), (2, 4), (2, 1), (4, 2), (8, 1)])
+def test_every_division_reads_the_same_samples(prepared: dict[str, Any], ranks: int, micro: int) -> None:
+    from primus_app.data.prepared import PreparedData
+
+    samples = open_samples(PreparedData.from_dict(prepared), "train", seq_len=SEQ_LEN, seed=SEED, document_mask=False)
+    expected = np.stack([samples.sample(index).tokens[:-1] for index in range(GLOBAL_BATCH * STEPS)])
+    assert np.array_equal(read(prepared, ranks, micro), expected)
+
+
+def test_labels_are_the_next_tokens(prepared: dict[str, Any]) -> None:
+    inputs, labels = next(iter(loader(prepared, 1, 0, 4)))
+    assert torch.equal(inputs["input"][:, 1:], labels[:, :-1])
+    assert inputs["positions"].tolist() == [list(range(SEQ_LEN))] * 4
+
+
+def test_a_loader_goes_on_under_another_layout(prepared: dict[str, Any]) -> None:
+    """Two steps on one rank, then the third on two."""
+    first = loader(prepared, 1, 0, 8)
+    list(islice(iter(first), 2))
+    state = first.state_dict()
+    parts = []
+    for rank in range(2):
+        second = loader(prepared, 2, rank, 4)
+        second.load_state_dict(state)
+        parts.append(next(iter(second))[0]["input"].numpy())
+    assert np.array_equal(np.concatenate(parts), read(prepared, 1, 8)[16:24])
