@@ -7,7 +7,6 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-
 EMPTY = (None, "", "<NONE>", "<N/A>")
 """What elastic puts where a rank left no message."""
 

@@ -18,9 +18,8 @@ def config(tmp_path: Path) -> Config:
     sections = yaml.safe_load((conf_dir() / "config.yaml").read_text())
     model = sections["model"] | yaml.safe_load((conf_dir() / "model" / "llama_tiny.yaml").read_text())
     names = ("training", "optimizer", "precision", "data", "parallel", "backend", "cluster", "hardware", "checkpoint", "logging")
-    return Config.model_validate(
-        {"user_name": "ada", "workspace": str(tmp_path), "model": model, **{name: sections[name] for name in names}}
-    )
+    place = {"user_name": "ada", "workspace": str(tmp_path), "model": model}
+    return Config.model_validate({**place, **{name: sections[name] for name in names}})
 
 
 def on(config: Config, name: str) -> Config:

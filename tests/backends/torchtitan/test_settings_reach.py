@@ -149,7 +149,7 @@ def test_every_key_of_the_schema_is_looked_at() -> None:
     looked_at = {*typed, *ELSEWHERE, *(f"{group}.name" for group in (*chosen, "backend", "cluster", "optimizer"))}
     left = [key for key in schema_leaves() if key not in looked_at and not key.startswith(("model.", "hardware.", "backend.native"))]
     only_one_value = {"training.stage", "data.tokenizer", "precision.params", "precision.grads", "precision.optimizer_states"}
-    by_group = {"data.source", "precision.compute", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep"}
+    by_group = {"data.source", "precision.compute", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.dp_shard"}
     assert set(left) - only_one_value - by_group == set()
 
 
