@@ -11,7 +11,7 @@ from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.load import load_config
 from primus_app.config.overrides import override_value
 from primus_app.config.schema import Config
-from primus_app.launch.devices import Devices, detect_devices, known_hardware
+from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
 from primus_app.plan.devices import Machine, require_devices
 from primus_app.plan.plan import Plan, make_plan
@@ -26,6 +26,7 @@ class Checked:
     request: Request
     config: Config
     plan: Plan
+    devices: Devices
 
 
 def check_training(request: Request, devices: Devices) -> Checked:
@@ -48,7 +49,7 @@ def check_training(request: Request, devices: Devices) -> Checked:
     problems = [*plan.problems, *load_backend(config.backend.name).check(config)]
     if problems:
         raise UserError(problems)
-    return Checked(request, config, plan)
+    return Checked(request, config, plan, devices)
 
 
 def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
@@ -63,8 +64,10 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
         if opened.kind == "finished":
             show_finished(opened.run)
             return ExitCode.DONE
-        environment = describe_environment(devices=[asdict(detect_devices())], command=sys.argv)
+        environment = describe_environment(devices=[asdict(checked.devices)], command=sys.argv)
         attempt = record_start(opened, request.overrides, plan.to_dict(), sys.argv, environment)
+        if checked.devices.unused:
+            print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
         show_start(opened, attempt.number, plan)
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
         show_summary(opened.run, attempt.number, code)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from primus_app.run.snapshot import read_config
 def main(run_path: str, attempt: str) -> None:
     """Train as attempt ``attempt`` of the run at ``run_path`` says; elastic's variables tell which rank this is."""
     die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # The agent accounts for it; a KeyboardInterrupt here would only be noise.
     run = RunDirectory(Path(run_path))
     folder = run.attempts_dir / attempt
     config = read_config(folder / "config.yaml")
