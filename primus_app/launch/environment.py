@@ -60,8 +60,11 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def rank_environment(config: Config, local_ranks: int, environment: Mapping[str, str] = os.environ) -> list[Given]:
     """The variables that a rank of this node gets, ``local_ranks`` of them on it."""
     given = [_given(variable.name, variable.value, variable.reason, environment) for variable in ROCM if variable.applies(config)]
-    threads = str(max(1, _usable_cores() // local_ranks))
-    given += [_given(name, threads, f"{_usable_cores()} cores shared by {local_ranks} ranks", environment) for name in THREADS]
+    # A thread that has to wait for a core holds up all others at every barrier, at a cost of tens of times: one core stays free.
+    cores = _usable_cores()
+    threads = str(max(1, (cores - 1) // local_ranks))
+    reason = f"{cores} cores, one left to the rest of the machine, shared by {local_ranks} ranks"
+    given += [_given(name, threads, reason, environment) for name in THREADS]
     if config.cluster.nodes in (1, "auto") and Path("/sys/class/net/lo").exists():
         given.append(_given("GLOO_SOCKET_IFNAME", "lo", "one node: no network and no host name needed", environment))
     return given

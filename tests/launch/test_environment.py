@@ -31,8 +31,8 @@ def values(config: Config, ranks: int = 1, environment: dict[str, str] | None = 
     return {given.name: (given.value, given.source) for given in rank_environment(config, ranks, environment or {})}
 
 
-def test_ranks_share_the_cores(config: Config) -> None:
-    assert values(config, 1)["OMP_NUM_THREADS"] == (str(CORES), "primus_app")
+def test_ranks_share_the_cores_but_one(config: Config) -> None:
+    assert values(config, 1)["OMP_NUM_THREADS"] == (str(max(1, CORES - 1)), "primus_app")
     assert values(config, 4 * CORES)["OMP_NUM_THREADS"] == ("1", "primus_app")
 
 
