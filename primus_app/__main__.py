@@ -26,9 +26,9 @@ def _run(argv: list[str]) -> int:
     from primus_app.cli.arguments import parse_arguments, wants_help
 
     if "COMP_LINE" in os.environ:
-        from primus_app.cli.hydra_flags import complete
+        from primus_app.cli.completion import complete
 
-        return complete(argv)
+        return complete()
     if wants_help(argv):
         from primus_app.cli.help import show_help
 

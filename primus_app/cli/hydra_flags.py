@@ -1,14 +1,13 @@
-"""Hydra's own flags, answered by Hydra on our conf/: --cfg, --info, --hydra-help, tab completion."""
+"""Hydra's own flags, answered by Hydra on our conf/: --cfg, --info, --hydra-help, the shell's completion script."""
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from primus_app.cli.arguments import VERBS, Arguments
-from primus_app.config.compose import Request, composition_errors, hydra_ready, search_path
+from primus_app.cli.arguments import Arguments
+from primus_app.config.compose import Request, composition_errors, hydra_ready
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.explain import explain
 from primus_app.config.load import prepare_model, with_hardware
@@ -34,7 +33,7 @@ def answer(arguments: Arguments) -> int:
         return _install_completion(arguments)
     prepare_model(arguments.request)
     request = _with_detected_hardware(arguments.request)
-    with hydra_ready():
+    with hydra_ready(request.config_dir):
         if problems := examine_shape(request, multirun=False).problems:
             raise UserError(examine(request, multirun=False).problems or problems)
         report_mistakes(lambda: _show(arguments.hydra, request), request, multirun=False)
@@ -44,7 +43,7 @@ def answer(arguments: Arguments) -> int:
 def _show(flags: Namespace, request: Request) -> None:
     from hydra._internal.utils import get_args_parser
 
-    hydra, name, overrides = hydra_instance(), request.config_name, [*request.overrides, *search_path(request)]
+    hydra, name, overrides = hydra_instance(), request.config_name, list(request.overrides)
     if flags.hydra_help:
         hydra.hydra_help(config_name=name, args_parser=get_args_parser(), args=flags)
     elif not flags.cfg:
@@ -96,21 +95,6 @@ def _mistakes(request: Request, multirun: bool) -> tuple[Problem, ...]:
         return examine(request, multirun=multirun).problems
     except composition_errors():  # a file is broken, which the first error says
         return ()
-
-
-def complete(argv: Sequence[str]) -> int:
-    """Tab completion: the shell's line in COMP_LINE, without the verb, which Hydra does not know."""
-    words = os.environ["COMP_LINE"].split(" ")
-    if len(words) == 2 and "=" not in words[1]:
-        for verb in VERBS:
-            if verb.startswith(words[1]) and words[1]:
-                print(verb)
-    if len(words) > 2 and words[1] in VERBS:
-        os.environ["COMP_LINE"] = " ".join([words[0], *words[2:]])
-    prepare_model(Request())
-    with hydra_ready():
-        hydra_instance().shell_completion(config_name="config", overrides=[word for word in argv if "=" in word])
-    return int(ExitCode.DONE)
 
 
 def _with_detected_hardware(request: Request) -> Request:

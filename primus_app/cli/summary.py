@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 
 from primus_app.config.errors import ExitCode
 from primus_app.plan.plan import Plan
@@ -12,20 +13,20 @@ from primus_app.run.status import Status, read_status
 
 
 def show_start(opened: OpenedRun, attempt: int, plan: Plan) -> None:
-    """Two lines: what is trained, and the folder."""
+    """What is trained, for how long, and where it is written down."""
     mesh, batch, parameters = plan.mesh, plan.batch, plan.parameters
     assert mesh is not None
     assert batch is not None
     assert parameters is not None
-    verb = "continuing" if opened.kind == "continue" else "training"
     config = opened.config
-    devices = f"{mesh.world} x {config.hardware.name}"
-    print(
-        f"{verb} {plan.model_name} ({parameters.total:,} parameters) on {config.backend.name}, {devices}: "
-        f"{batch.steps:,} steps of {batch.tokens_per_step:,} tokens"
-    )
-    attempts = f"  (attempt {attempt})" if attempt else ""
-    print(f"run directory: {opened.run.path}{attempts}", flush=True)
+    again = f" (attempt {attempt})" if attempt else ""
+    model = f"{plan.model_name}, {parameters.total:,} parameters, {config.backend.name} on {mesh.world} x {config.hardware.name}"
+    lines = [
+        ("continuing" if opened.kind == "continue" else "training", model),
+        ("for", f"{batch.steps:,} steps of {batch.tokens_per_step:,} tokens"),
+        ("run directory", f"{opened.run.path}{again}"),
+    ]
+    print(_aligned(lines), flush=True)
 
 
 def show_finished(run: RunDirectory) -> None:
@@ -60,7 +61,11 @@ def _numbers(run: RunDirectory) -> str:
     lines += [(name, str(path)) for name, path in places if path.exists()]
     if run.tensorboard_dir.exists():
         lines.append(("TensorBoard", f"tensorboard --logdir {shlex.quote(str(run.tensorboard_dir))}"))
-    return "\n".join(f"{name:<16} {text}" for name, text in lines)
+    return _aligned(lines)
+
+
+def _aligned(lines: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{name:<16}{text}" for name, text in lines)
 
 
 def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) -> str:

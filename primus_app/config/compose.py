@@ -32,8 +32,8 @@ class Request:
 
 
 @contextmanager
-def hydra_ready() -> Iterator[None]:
-    """Hydra initialised on conf/, and put back as it was; may be nested."""
+def hydra_ready(config_dir: str | None = None) -> Iterator[None]:
+    """Hydra initialised on conf/ and then ``config_dir``, and put back as it was; may be nested."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
@@ -41,6 +41,8 @@ def hydra_ready() -> Iterator[None]:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+            if config_dir:
+                _also_look_in(config_dir)
             yield
     finally:
         GlobalHydra.instance().hydra = outer
@@ -75,11 +77,27 @@ def compose_node(request: Request, *, with_hydra: bool = False) -> DictConfig:
 
 
 def search_path(request: Request) -> list[str]:
-    """The override that makes Hydra look in ``config_dir`` too, after conf/."""
-    if not request.config_dir:
+    """The override that makes Hydra look for options in ``config_dir`` too, where hydra_ready was not told of it."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    folder = request.config_dir
+    known = [element.path for element in GlobalHydra.instance().config_loader().get_search_path().get_path()]
+    if not folder or f"file://{folder}" in known:
         return []
-    folder = request.config_dir.replace("\\", "\\\\").replace("'", "\\'")
-    return [f"hydra.searchpath=['file://{folder}']"]
+    quoted = folder.replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['file://{quoted}']"]
+
+
+def _also_look_in(folder: str) -> None:
+    """After conf/. Hydra takes the primary configuration only from what it knew when it was initialised."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.config_repository import ConfigRepository
+    from hydra.core.global_hydra import GlobalHydra
+
+    loader = GlobalHydra.instance().config_loader()
+    assert isinstance(loader, ConfigLoaderImpl)
+    loader.config_search_path.prepend("command-line", f"file://{folder}", anchor="schema")
+    loader.repository = ConfigRepository(loader.config_search_path)
 
 
 def offer_huggingface(model: dict[str, Any]) -> None:

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from primus_app.config.schema import Config
 
-BOUNDS = ((Gt, "gt", "above"), (Ge, "ge", "from"), (Lt, "lt", "below"), (Le, "le", "up to"))
-"""annotated-types' constraint, its attribute, and how it is said."""
+BOUNDS = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
+"""The attribute of a constraint that pydantic keeps with a field, and how it is said."""
 
 
 @cache
@@ -79,7 +78,7 @@ def _words(choice: Any, metadata: Sequence[Any]) -> str:
         return f"a list of {len(get_args(choice))} numbers"
     if isinstance(choice, type) and issubclass(choice, BaseModel):
         return "a group of keys"
-    if choice is str and any(isinstance(each, MinLen) for each in _constraints(metadata)):
+    if choice is str and any(hasattr(each, "min_length") for each in _constraints(metadata)):
         return "text that is not empty"
     plain: dict[Any, str] = {
         None: "null",
@@ -93,9 +92,8 @@ def _words(choice: Any, metadata: Sequence[Any]) -> str:
 
 def _bounds(metadata: Sequence[Any]) -> Iterator[str]:
     for constraint in _constraints(metadata):
-        for kind, attribute, word in BOUNDS:
-            if isinstance(constraint, kind):
-                bound = getattr(constraint, attribute)
+        for attribute, word in BOUNDS.items():
+            if (bound := getattr(constraint, attribute, None)) is not None:
                 yield f"{word} {bound if isinstance(bound, int) else f'{bound:g}'}"
 
 

@@ -1,8 +1,9 @@
 """From a request to one Config, or to every mistake in it at once."""
 
+from contextlib import suppress
 from typing import Any
 
-from primus_app.config.compose import Request, compose, composition_errors, hydra_ready, offer_huggingface
+from primus_app.config.compose import Request, compose, compose_node, composition_errors, hydra_ready, offer_huggingface
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.explain import explain
 from primus_app.config.overrides import examine, examine_shape, override_value
@@ -18,9 +19,9 @@ def load_config(request: Request, *, hardware: str) -> Config:
     Raises:
         UserError: with all mistakes found in the overrides and the values.
     """
-    request = with_hardware(request, hardware)
     model_problems = _try_to_prepare(request)
-    with hydra_ready():
+    request = with_hardware(request, hardware)
+    with hydra_ready(request.config_dir):
         data, problems = _compose(request)
         if not model_problems:
             data, model_problems = _read_named_path(request, data)
@@ -47,11 +48,20 @@ def prepare_model(request: Request) -> None:
 
 
 def with_hardware(request: Request, hardware: str) -> Request:
-    """The request with the detected hardware in place of auto; what was typed wins."""
-    if override_value(request.overrides, "hardware") not in (None, "auto"):
+    """The request with the detected hardware in place of auto; what was typed or an experiment says wins. After ``prepare_model``."""
+    if override_value(request.overrides, "hardware") not in (None, "auto") or _files_choose_hardware(request):
         return request
     typed = [text for text in request.overrides if text.partition("=")[0] != "hardware"]
     return request.with_overrides([f"hardware={hardware}", *typed])
+
+
+def _files_choose_hardware(request: Request) -> bool:
+    if override_value(request.overrides, "hardware") or not (request.config_dir or override_value(request.overrides, "experiment")):
+        return False
+    with hydra_ready(request.config_dir), suppress(*composition_errors()):
+        hardware = compose_node(request)["hardware"]
+        return bool(hardware and hardware["name"] != "auto")
+    return False
 
 
 def _try_to_prepare(request: Request) -> list[Problem]:

@@ -67,10 +67,10 @@ def nearest_keys(key: str, leaves: Iterable[str], groups: Iterable[str] = ()) ->
     """Legal keys that ``key`` may have meant: by another launcher's name, in the section that it names, or by likeness."""
     leaves = list(leaves)
     section, _, last = key.rpartition(".")
-    foreign = [FOREIGN_NAMES[name] for name in nearest(last, FOREIGN_NAMES, count=1, cutoff=0.8)]
     siblings = {leaf.rpartition(".")[2]: leaf for leaf in leaves if leaf.rpartition(".")[0] == section}
     same_last = [leaf for leaf in leaves if leaf.rpartition(".")[2] == last]
     found = [siblings[name] for name in nearest(last, siblings)] if section else nearest(key, groups)
+    foreign = [FOREIGN_NAMES[name] for name in nearest(last, FOREIGN_NAMES, count=1, cutoff=1.0 if found else 0.8)]
     found = found or same_last or nearest(key, leaves, count=2, cutoff=0.75) or _by_last_word(last, leaves)
     return list(dict.fromkeys([*foreign, *found]))[:3]
 

@@ -19,8 +19,8 @@ def validate(data: dict[str, Any]) -> Config | list[Problem]:
         config = Config.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        problems += _missing([_key(detail) for detail in details if detail["type"] == "missing"])
-        problems += [_problem(detail, data) for detail in details if detail["type"] != "missing"]
+        missing = [_key(detail) for detail in details if detail["type"] == "missing" and _key(detail) in schema_fields()]
+        problems += [*_missing(missing), *(_problem(detail, data) for detail in details if _key(detail) not in missing)]
     else:
         if not problems:
             return config

@@ -11,7 +11,7 @@ ONE_ONLY = ("tp", "pp", "vpp", "cp", "ep", "etp")
 def check_support(config: Config) -> list[Problem]:
     """All refusals, each with the way out."""
     model, balancing = config.model, config.training.load_balancing
-    return [*check_model_support(model, load_balancing=balancing), *_layout(config), *_init(model), *_native(config)]
+    return [*check_model_support(model, load_balancing=balancing), *_layout(config), *_init(model), *_checkpoints(config), *_native(config)]
 
 
 def _layout(config: Config) -> list[Problem]:
@@ -42,6 +42,13 @@ def _init(model: ModelConfig) -> list[Problem]:
         return []
     fix = ("model.init=seeded draws the weights with it", f"or leave it at {default}")
     return [Problem("model.init_std", "has no effect with model.init=native: TorchTitan has deviations of its own", fix)]
+
+
+def _checkpoints(config: Config) -> list[Problem]:
+    if config.checkpoint.every == 0 or config.checkpoint.keep != 1:
+        return []
+    what = "1 is too few for TorchTitan, which removes an old checkpoint only once two newer ones are there"
+    return [Problem("checkpoint.keep", what, ("checkpoint.keep=2, or checkpoint.keep=0 to keep all",))]
 
 
 def _native(config: Config) -> list[Problem]:

@@ -80,6 +80,7 @@ REFUSED = (
     "parallel.schedule=gpipe",
     "parallel.vpp=2",
     "parallel.etp=2",
+    "checkpoint.keep=1",
     "data.path=/nowhere",
     "model=mixtral_8x7b",
     "model=gpt_oss_20b",
