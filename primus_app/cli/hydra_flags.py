@@ -100,4 +100,4 @@ def _mistakes(request: Request, multirun: bool) -> tuple[Problem, ...]:
 def _with_detected_hardware(request: Request) -> Request:
     from primus_app.launch.devices import detect_devices
 
-    return with_hardware(request, detect_devices().hardware)
+    return with_hardware(request, detect_devices().option)

@@ -8,45 +8,56 @@ from typing import Any
 
 from primus_app.cli.arguments import Arguments
 from primus_app.cli.hydra_flags import hydra_instance
-from primus_app.cli.training import check_training, hardware_name, record_and_run
-from primus_app.config.compose import Request, hydra_ready
+from primus_app.cli.training import check_training, record_and_run
+from primus_app.config.compose import Request, hydra_ready, offer_huggingface
 from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
-from primus_app.config.load import prepare_model, with_hardware
 from primus_app.config.overrides import examine, override_value
-from primus_app.config.schema import Config
+from primus_app.config.schema import Config, ModelConfig
 from primus_app.launch.devices import Devices, detect_devices
 from primus_app.run.directory import run_directory
-
-OWN = ("exp_name", "hydra.sweep.dir", "hydra.sweep.subdir")
-"""Keys that the sweep itself gives to its jobs."""
 
 
 def run_sweep(arguments: Arguments) -> ExitCode:
     """Run all jobs one after another on this machine; the worst end is the sweep's."""
     if arguments.verb != "train":
         raise UserError(Problem("--multirun", f"has no effect on {arguments.verb}", (f"leave it out: primus {arguments.verb} …",)))
-    request, devices = arguments.request, detect_devices()
-    name = override_value(request.overrides, "exp_name") or f"sweep-{datetime.now():%m%d-%H%M%S}"
-    typed = [text for text in request.overrides if text.partition("=")[0] not in OWN]
-    folder = _folder(_check_jobs(request.with_overrides(typed), devices), name)
+    devices = detect_devices()
+    name = override_value(arguments.request.overrides, "exp_name") or f"sweep-{datetime.now():%m%d-%H%M%S}"
+    request = arguments.request.with_overrides([text for text in arguments.request.overrides if not _names_the_run(text)])
+    folder = _folder(_check_jobs(request, devices, _name_problems(name)), name)
     codes: list[ExitCode] = []
 
     def job(config: Any) -> float:
         from hydra.core.hydra_config import HydraConfig
 
         hydra = HydraConfig.get()
-        number, overrides = int(hydra.job.num), [text for text in hydra.overrides.task if text.partition("=")[0] not in OWN]
-        swept = [text for text in overrides if text not in typed and not text.startswith("hardware=")]
+        number, overrides = int(hydra.job.num), list(hydra.overrides.task)
+        swept = [text for text in overrides if text not in request.overrides]
         print(f"\njob {number}: {' '.join(swept)}", flush=True)
         codes.append(_run_job(request.with_overrides(overrides), devices, f"{name}/{job_name(number, swept)}"))
         return float(codes[-1])
 
-    with hydra_ready():
-        prepared = with_hardware(request.with_overrides(typed), hardware_name(request, devices))
+    _offer_any_model()
+    with hydra_ready(request.config_dir):
         own = [f"hydra.sweep.dir='{folder}'", "hydra.sweep.subdir=."]
-        hydra_instance().multirun(request.config_name, job, [*prepared.overrides, *own], with_log_configuration=False)
+        hydra_instance().multirun(request.config_name, job, [*request.overrides, *own], with_log_configuration=False)
     print(f"\n{len(codes)} runs under {folder}")
     return max(codes, default=ExitCode.DONE)
+
+
+def _name_problems(name: str) -> list[Problem]:
+    """exp_name names the folder that holds the jobs' own."""
+    what = "names the whole sweep, so it has one value"
+    return [Problem(f"exp_name={name}", what, ("its jobs get folders of their own",))] if "," in name else []
+
+
+def _names_the_run(text: str) -> bool:
+    return text.partition("=")[0].lstrip("+") == "exp_name"
+
+
+def _offer_any_model() -> None:
+    """Stand-ins for what a config.json says: each job reads its own when it is checked."""
+    offer_huggingface(dict.fromkeys(ModelConfig.model_fields))
 
 
 def job_name(number: int, swept: Sequence[str]) -> str:
@@ -54,16 +65,20 @@ def job_name(number: int, swept: Sequence[str]) -> str:
     return "_".join([str(number), *(re.sub(r"[^\w.=+-]+", "-", text) for text in swept)])[:200]
 
 
-def _check_jobs(request: Request, devices: Devices) -> Config:
+def _check_jobs(request: Request, devices: Devices, problems: list[Problem]) -> Config:
     """The first job's configuration, after all jobs have been checked.
 
     Raises:
         UserError: with the mistakes of all jobs, each once.
     """
-    prepare_model(request)
-    with hydra_ready():
-        examined = examine(with_hardware(request, hardware_name(request, devices)), multirun=True)
-    problems = [*examined.problems, *(_foreign_launcher(text) for text in request.overrides if text.startswith("hydra/launcher="))]
+    _offer_any_model()
+    with hydra_ready(request.config_dir):
+        examined = examine(request, multirun=True)
+    problems = [
+        *problems,
+        *examined.problems,
+        *(_foreign_launcher(text) for text in request.overrides if text.startswith("hydra/launcher=")),
+    ]
     found, code = {str(problem): problem for problem in problems}, ExitCode.BAD_REQUEST
     configs = []
     for overrides in _jobs(request.with_overrides(examined.good)):

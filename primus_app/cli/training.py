@@ -9,7 +9,6 @@ from primus_app.cli.summary import show_finished, show_start, show_summary
 from primus_app.config.compose import Request
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.load import load_config
-from primus_app.config.overrides import override_value
 from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
@@ -77,15 +76,15 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
 
 
 def load(request: Request, devices: Devices) -> Config:
-    """The request's configuration on this machine."""
-    return load_config(request, hardware=hardware_name(request, devices))
+    """The request's configuration on this machine.
 
-
-def hardware_name(request: Request, devices: Devices) -> str:
-    """The option that hardware=auto stands for; a card without an entry is refused only when auto is asked for."""
-    if override_value(request.overrides, "hardware") in (None, "auto"):
-        return known_hardware(devices)
-    return devices.hardware
+    Raises:
+        UserError: with all mistakes; or when the hardware is left to what is found, and that has no entry in conf/hardware/.
+    """
+    config = load_config(request, hardware=devices.option)
+    if config.hardware.name == "auto":
+        known_hardware(devices)
+    return config
 
 
 def machine(devices: Devices) -> Machine:

@@ -36,6 +36,11 @@ class Devices:
     nearest: str | None = None
     unused: str | None = None
 
+    @property
+    def option(self) -> str:
+        """What hardware=auto stands for; auto itself where conf/hardware/ has nothing for the cards."""
+        return self.hardware if self.unknown is None else "auto"
+
 
 @dataclass(frozen=True)
 class Card:
