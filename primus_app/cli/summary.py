@@ -9,6 +9,7 @@ from primus_app.plan.plan import Plan
 from primus_app.run.directory import RunDirectory
 from primus_app.run.metrics import read_metrics
 from primus_app.run.open import OpenedRun
+from primus_app.run.snapshot import read_config
 from primus_app.run.status import Status, read_status
 
 
@@ -64,13 +65,18 @@ def _numbers(run: RunDirectory) -> str:
     return _aligned(lines)
 
 
+def _exp_name(run: RunDirectory) -> str:
+    """As it has to be typed: a sweep's job lies in the sweep's folder."""
+    return str(read_config(run.config_file).exp_name)
+
+
 def _aligned(lines: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<16}{text}" for name, text in lines)
 
 
 def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) -> str:
     if code == ExitCode.STOPPED:
-        return f"stopped ({status.cause}); the same command with exp_name={run.path.name} continues {run.path}"
+        return f"{status.cause}; the same command with exp_name={_exp_name(run)} continues it"
     who = f"rank {status.rank} failed first: " if status.rank is not None else ""
     lines = [f"error: {who}{status.cause}"]
     if status.log:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from primus_app.backends.base import load_backend
+from primus_app.cli.program import program_name
 from primus_app.cli.summary import show_finished, show_start, show_summary
 from primus_app.config.compose import Request
 from primus_app.config.errors import ExitCode, UserError
@@ -12,7 +13,7 @@ from primus_app.config.load import load_config
 from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
-from primus_app.plan.devices import Machine, require_devices
+from primus_app.plan.devices import Machine, check_devices
 from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.environment import describe_environment
 from primus_app.run.open import open_run, record_start
@@ -36,18 +37,22 @@ def check_training(request: Request, devices: Devices) -> Checked:
     """
     config = load(request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
-    if plan.mesh is not None:
+    backend = load_backend(config.backend.name)
 
-        def compose(typed: Sequence[str]) -> Config:
-            return load(request.with_overrides(typed), devices)
+    def compose(typed: Sequence[str]) -> Config:
+        return load(request.with_overrides(typed), devices)
 
-        def trains(other: Config) -> bool:
-            return not load_backend(other.backend.name).check(other)
+    def trains(other: Config) -> bool:
+        return not backend.check(other)
 
-        require_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains)
-    problems = [*plan.problems, *load_backend(config.backend.name).check(config)]
-    if problems:
-        raise UserError(problems)
+    missing = check_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains, program=program_name())
+    refused = backend.check(config)
+    if plan.problems:
+        raise UserError([*plan.problems, *refused, *missing])
+    if missing:
+        raise UserError(missing, ExitCode.UNFIT_MACHINE)
+    if refused:
+        raise UserError(refused)
     return Checked(request, config, plan, devices)
 
 

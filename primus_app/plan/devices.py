@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from primus_app.config.errors import ExitCode, Problem, UserError
+from primus_app.config.errors import Problem, UserError
 from primus_app.config.schema import Config
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.neighbours import count
@@ -47,22 +47,6 @@ class _Attempt:
     overrides: list[str]
     config: Config
     plan: Plan
-
-
-def require_devices(
-    config: Config,
-    plan: Plan,
-    machine: Machine,
-    overrides: Sequence[str],
-    *,
-    compose: Compose,
-    trains: Callable[[Config], bool] = lambda config: True,
-    program: str = "primus",
-) -> None:
-    """Raise what :func:`check_devices` finds, with exit code 3."""
-    problems = check_devices(config, plan, machine, overrides, compose=compose, trains=trains, program=program)
-    if problems:
-        raise UserError(problems, ExitCode.UNFIT_MACHINE)
 
 
 def check_devices(

@@ -50,7 +50,7 @@ def test_a_signal_ends_every_process_and_the_run_can_go_on(start: Start, number:
     code, output = program.end()
     assert code == 5
     assert status(program.run)["state"] == state
-    assert "exp_name=run continues" in output
+    assert "exp_name=run continues it" in output
     assert gone(processes)
     assert "signal" in events(program.run)
     # Every line that was logged is whole, the last one too.

@@ -1,0 +1,65 @@
+"""What is refused before a run is recorded, and with which exit code; this machine is taken for one without accelerators."""
+
+from pathlib import Path
+
+import pytest
+
+from primus_app.__main__ import main
+from primus_app.cli import training
+from primus_app.config.compose import Request
+from primus_app.config.errors import ExitCode, UserError
+from primus_app.launch.devices import Devices
+
+PROGRAM = "./scripts/quickstart"
+
+LAPTOP = Devices("cpu", 1, (), memory_gib=16.0)
+CARD_WITHOUT_ENTRY = Devices("unknown", 8, ("MI210",) * 8, memory_gib=512.0, unknown="MI210", nearest="mi250x")
+
+
+def refused(*overrides: str, devices: Devices = LAPTOP) -> UserError:
+    with pytest.raises(UserError) as caught:
+        training.check_training(Request(overrides), devices)
+    return caught.value
+
+
+def test_missing_devices_are_the_machines_fault_and_come_with_commands() -> None:
+    error = refused("model=llama3_8b", "parallel=tp8")
+    assert error.code == ExitCode.UNFIT_MACHINE
+    assert "needs 8 devices" in str(error)
+    assert "primus plan model=llama3_8b parallel=tp8 hardware=mi300x" in str(error)
+
+
+def test_the_commands_begin_as_the_program_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIMUS_COMMAND", PROGRAM)
+    assert f"{PROGRAM} parallel=single" in str(refused("parallel=tp2"))
+
+
+def test_a_wrong_request_is_told_together_with_what_is_missing() -> None:
+    error = refused("parallel=fsdp", "parallel.dp_shard=4", "training.micro_batch_size=3", "training.load_balancing=aux_loss")
+    assert error.code == ExitCode.BAD_REQUEST
+    wheres = [problem.where for problem in error.problems]
+    assert {"training.global_batch_size", "training.load_balancing", "parallel"} <= set(wheres)
+
+
+def test_what_the_engine_cannot_do_is_refused_once_the_devices_are_there() -> None:
+    error = refused("parallel=tp2", "cluster.devices_per_node=2")
+    assert error.code == ExitCode.BAD_REQUEST
+    assert "parallel.tp" in str(error)
+
+
+def test_a_card_without_an_entry_is_not_taken_for_another() -> None:
+    error = refused(devices=CARD_WITHOUT_ENTRY)
+    assert error.code == ExitCode.UNFIT_MACHINE
+    assert "no conf/hardware entry for MI210" in str(error)
+    assert "hardware=mi250x" in str(error)
+
+
+def test_a_card_without_an_entry_trains_on_the_figures_that_are_named() -> None:
+    checked = training.check_training(Request(("hardware=mi250x",)), CARD_WITHOUT_ENTRY)
+    assert checked.config.hardware.name == "mi250x"
+
+
+@pytest.mark.parametrize("workspace", ["/proc/nowhere", "/dev/null/runs"])
+def test_a_workspace_that_cannot_be_made_is_refused(workspace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"workspace={workspace}"]) == ExitCode.UNFIT_MACHINE
+    assert "workspace=" in capsys.readouterr().err
