@@ -26,7 +26,7 @@ def test_missing_devices_are_the_machines_fault_and_come_with_commands() -> None
     error = refused("model=llama3_8b", "parallel=tp8")
     assert error.code == ExitCode.UNFIT_MACHINE
     assert "needs 8 devices" in str(error)
-    assert "primus plan model=llama3_8b parallel=tp8 hardware=mi300x" in str(error)
+    assert "plan model=llama3_8b parallel=tp8 hardware=mi300x" in str(error)
 
 
 def test_the_commands_begin_as_the_program_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
