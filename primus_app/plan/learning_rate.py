@@ -18,7 +18,8 @@ def learning_rate(optimizer: OptimizerConfig, step: int, schedule_steps: int) ->
     if step <= warmup:
         return optimizer.lr * step / warmup
     progress = min((step - warmup) / max(schedule_steps - warmup, 1), 1.0)
-    return optimizer.min_lr + (optimizer.lr - optimizer.min_lr) * _remaining(optimizer.schedule, progress)
+    lowest = optimizer.lr / 10 if optimizer.min_lr is None else optimizer.min_lr
+    return lowest + (optimizer.lr - lowest) * _remaining(optimizer.schedule, progress)
 
 
 def warmup_steps(optimizer: OptimizerConfig, schedule_steps: int) -> int:

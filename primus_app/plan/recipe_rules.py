@@ -13,7 +13,10 @@ def check_schedule(optimizer: OptimizerConfig, steps: int | None) -> list[Proble
         source = "optimizer.schedule_steps" if optimizer.schedule_steps else "the length of training"
         what = f"warmup_steps {optimizer.warmup_steps} is longer than the schedule of {length} steps ({source})"
         problems.append(Problem("optimizer.warmup_steps", what, offer("optimizer.warmup_steps", dict.fromkeys((length // 10, length)))))
-    if optimizer.min_lr > optimizer.lr:
+    if optimizer.min_lr is not None and optimizer.schedule == "constant":
+        fix = ("leave it out, or choose optimizer.schedule=cosine",)
+        problems.append(Problem("optimizer.min_lr", "has no effect with schedule=constant, which stays at lr", fix))
+    elif optimizer.min_lr is not None and optimizer.min_lr > optimizer.lr:
         what = f"min_lr {optimizer.min_lr:g} is above lr {optimizer.lr:g}, the peak it falls from"
         fix = (f"optimizer.min_lr={optimizer.lr / 10:g} or optimizer.min_lr={optimizer.lr:g}",)
         problems.append(Problem("optimizer.min_lr", what, fix))

@@ -41,6 +41,10 @@ def test_wsd_falls_over_the_last_fifth() -> None:
     assert learning_rate(optimizer("wsd"), 22, 24) == pytest.approx((PEAK + LOW) / 2)
 
 
+def test_a_tenth_of_the_peak_is_the_end_when_nothing_is_said() -> None:
+    assert learning_rate(OptimizerConfig(lr=PEAK), 24, 24) == pytest.approx(PEAK / 10)
+
+
 def test_a_tenth_of_the_schedule_is_the_rise_when_nothing_is_said() -> None:
     assert warmup_steps(optimizer("cosine", None), 200) == 20
     assert warmup_steps(optimizer("cosine", None), 9) == 0

@@ -77,3 +77,9 @@ def test_expert_bias_needs_a_bias_to_move() -> None:
 @pytest.mark.parametrize("balancing", ["none", "aux_loss"])
 def test_other_balancing_needs_experts_only(balancing: Literal["none", "aux_loss"]) -> None:
     assert check_balancing(TrainingConfig(load_balancing=balancing), model(experts())) == []
+
+
+def test_a_lowest_rate_has_no_effect_on_a_constant_one() -> None:
+    (problem,) = check_schedule(OptimizerConfig(schedule="constant", min_lr=1e-4), 200)
+    assert problem.where == "optimizer.min_lr"
+    assert check_schedule(OptimizerConfig(schedule="constant"), 200) == []

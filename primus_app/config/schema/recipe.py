@@ -32,7 +32,7 @@ class OptimizerConfig(Section):
 
     name: Literal["adamw"] = what("adamw", "The optimizer.")
     lr: float = what(3e-3, "Peak learning rate.", gt=0)
-    min_lr: float = what(3e-4, "Learning rate at the end of the schedule.", ge=0)
+    min_lr: float | None = what(None, "Learning rate at the end of the schedule; None is a tenth of lr.", ge=0)
     warmup_steps: int | None = what(
         None, "Steps over which the rate rises linearly to lr; None is a tenth of the schedule.", unit="steps", ge=0
     )

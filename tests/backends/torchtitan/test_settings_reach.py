@@ -31,7 +31,7 @@ REACHES = (
     "training.eval_steps=7",
     "training.document_mask=true",
     "training.deterministic=true",
-    "optimizer.lr=1e-4 optimizer.min_lr=1e-5",
+    "optimizer.lr=1e-4",
     "optimizer.min_lr=1e-5",
     "optimizer.warmup_steps=7",
     "optimizer.schedule=linear",
