@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from primus_app.backends.patches import Patch
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config
+from primus_app.plan.mesh import Mesh
 
 if TYPE_CHECKING:
     from primus_app.data.prepare import PreparedData
@@ -32,8 +33,11 @@ class Backend(Protocol):
 
     name: str
 
-    def check(self, config: Config) -> list[Problem]:
-        """What of ``config`` this engine cannot do: every setting is either carried out or refused by name."""
+    def check(self, config: Config, mesh: Mesh | None) -> list[Problem]:
+        """What of ``config`` this engine cannot do: every setting is either carried out or refused by name.
+
+        ``mesh`` is the plan's, None where the layout does not come out.
+        """
         ...
 
     def patches(self) -> Sequence[Patch]:

@@ -42,11 +42,11 @@ def check_training(request: Request, devices: Devices) -> Checked:
     def compose(typed: Sequence[str]) -> Config:
         return load(request.with_overrides(typed), devices)
 
-    def trains(other: Config) -> bool:
-        return not backend.check(other)
+    def trains(other: Config, its_plan: Plan) -> bool:
+        return not backend.check(other, its_plan.mesh)
 
     missing = check_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains, program=program_name())
-    refused = backend.check(config)
+    refused = backend.check(config, plan.mesh)
     if plan.problems:
         raise UserError([*plan.problems, *refused, *missing])
     if missing:

@@ -13,6 +13,9 @@ from primus_app.plan.plan import STATE_BYTES_PER_PARAMETER, Plan, make_plan
 Compose = Callable[[Sequence[str]], Config]
 """From overrides to a configuration; raises UserError for overrides that do not hold."""
 
+Trains = Callable[[Config, Plan], bool]
+"""Whether the backend carries out a configuration whose plan has no problems."""
+
 TP_LAYOUTS = {"tp8_pp4": 32, "tp8": 8, "tp4_pp2": 8, "tp4": 4, "tp2_pp2": 4, "tp2": 2}
 """Layouts of conf/parallel/ that are offered in place of one that is too large, largest first, with the devices they need."""
 
@@ -56,7 +59,7 @@ def check_devices(
     overrides: Sequence[str],
     *,
     compose: Compose,
-    trains: Callable[[Config], bool] = lambda config: True,
+    trains: Trains = lambda config, plan: True,
     program: str = "primus",
 ) -> list[Problem]:
     """What this machine lacks to train ``plan`` (which has a mesh); empty when it lacks nothing, or when the cluster is another.
@@ -145,7 +148,7 @@ class _Adviser:
 
     machine: Machine
     compose: Compose
-    trains: Callable[[Config], bool]
+    trains: Trains
     program: str
 
     def commands(self, config: Config, mesh: Mesh, overrides: Sequence[str]) -> Iterator[str]:
@@ -174,8 +177,13 @@ class _Adviser:
         """The command that trains with ``overrides``, if need be without a micro batch of the user's; nothing when it would not work."""
         found = self._sound(overrides)
         per_process = PROCESS_BYTES if self.machine.is_cpu else 0
-        if found and self.trains(found.config) and not _lacking(found.config, found.plan, self.machine, per_process=per_process):
-            yield f"{self.program} {shlex.join(found.overrides)}".rstrip() + f"  # {why}"
+        if (
+            found
+            and self.trains(found.config, found.plan)
+            and not _lacking(found.config, found.plan, self.machine, per_process=per_process)
+        ):
+            command = f"{self.program} {shlex.join(found.overrides)}".rstrip()
+            yield f"{command}  # {why}"
 
     def _plan_elsewhere(self, config: Config, overrides: Sequence[str]) -> Iterator[str]:
         """The command that plans the request as it is for hardware that is not here."""

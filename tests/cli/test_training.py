@@ -31,7 +31,7 @@ def test_missing_devices_are_the_machines_fault_and_come_with_commands() -> None
 
 def test_the_commands_begin_as_the_program_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIMUS_COMMAND", PROGRAM)
-    assert f"{PROGRAM} parallel=single" in str(refused("parallel=tp2"))
+    assert f"{PROGRAM} parallel=tp2 cluster.devices_per_node=2" in str(refused("parallel=tp2"))
 
 
 def test_a_wrong_request_is_told_together_with_what_is_missing() -> None:
@@ -42,9 +42,9 @@ def test_a_wrong_request_is_told_together_with_what_is_missing() -> None:
 
 
 def test_what_the_engine_cannot_do_is_refused_once_the_devices_are_there() -> None:
-    error = refused("parallel=tp2", "cluster.devices_per_node=2")
+    error = refused("parallel=tp2", "cluster.devices_per_node=2", "model.attention_bias=true")
     assert error.code == ExitCode.BAD_REQUEST
-    assert "parallel.tp" in str(error)
+    assert "attention_bias" in str(error)
 
 
 def test_a_card_without_an_entry_is_not_taken_for_another() -> None:

@@ -153,7 +153,7 @@ def test_what_the_backend_refuses_is_not_offered() -> None:
         LAPTOP,
         ["parallel=tp2"],
         compose=lambda texts: compose_on(LAPTOP, texts),
-        trains=lambda other: other.parallel.tp == 1,
+        trains=lambda other, plan: other.parallel.tp == 1,
     )
     assert problem.fix[0].startswith("primus parallel=single")
 

@@ -10,6 +10,7 @@ from primus_app.backends.torchtitan.patches import PATCHES
 from primus_app.backends.torchtitan.support import check_support
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config
+from primus_app.plan.mesh import Mesh
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +20,8 @@ class TorchTitanBackend:
 
     name = "torchtitan"
 
-    def check(self, config: Config) -> list[Problem]:
-        return [*check_support(config), *check_choice(config.backend.patches, self.patches())]
+    def check(self, config: Config, mesh: Mesh | None) -> list[Problem]:
+        return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches())]
 
     def patches(self) -> Sequence[Patch]:
         return PATCHES
@@ -40,7 +41,7 @@ class TorchTitanBackend:
         plan = make_plan(context.config, local_devices=context.world_size)
         assert plan.mesh is not None
         assert plan.batch is not None
-        native = translate(context, plan.mesh, plan.batch, cpu=cpu)
+        native = translate(context, plan.mesh, plan.batch, plan.stages, cpu=cpu)
         if context.rank == 0:
             context.run.native_dir.mkdir(exist_ok=True)
             record = json.dumps(native_record(native), indent=2, default=str)

@@ -2,38 +2,58 @@
 
 from primus_app.backends.torchtitan.model_support import check_model_support
 from primus_app.config.errors import Problem
-from primus_app.config.schema import Config, ModelConfig
+from primus_app.config.schema import Config, ModelConfig, ParallelConfig
+from primus_app.plan.mesh import Mesh
+from primus_app.plan.neighbours import nearest_multiples, offer
 
-ONE_ONLY = ("tp", "pp", "vpp", "cp", "ep", "etp")
-"""Degrees that must be 1."""
+BLOCK = 128
+"""Tokens of one block of a FlexAttention mask in torch."""
 
 
-def check_support(config: Config) -> list[Problem]:
-    """All refusals, each with the way out."""
+def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
+    """All refusals, each with the way out; ``mesh`` is None where the layout does not come out anyway."""
     model, balancing = config.model, config.training.load_balancing
-    return [*check_model_support(model, load_balancing=balancing), *_layout(config), *_init(model), *_checkpoints(config), *_native(config)]
-
-
-def _layout(config: Config) -> list[Problem]:
-    parallel = config.parallel
-    problems = [
-        Problem(
-            f"parallel.{name}",
-            f"{getattr(parallel, name)} does not run on backend=torchtitan here, which trains with dp_replicate and dp_shard",
-            ("choose parallel=single, parallel=dp or parallel=fsdp", "`primus plan` takes every layout"),
-        )
-        for name in ONE_ONLY
-        if getattr(parallel, name) != 1
+    return [
+        *check_model_support(model, load_balancing=balancing, pp=config.parallel.pp),
+        *_sharded_optimizer(config.parallel),
+        *_experts(config, mesh),
+        *_context(config),
+        *_init(model),
+        *_checkpoints(config),
+        *_native(config),
     ]
-    if parallel.distributed_optimizer:
-        problems.append(
-            Problem(
-                "parallel.distributed_optimizer",
-                "has no effect on backend=torchtitan, which shards the optimizer with the weights",
-                ("leave it out and choose parallel=fsdp",),
-            )
-        )
-    return problems
+
+
+def _sharded_optimizer(parallel: ParallelConfig) -> list[Problem]:
+    if not parallel.distributed_optimizer:
+        return []
+    what = "has no effect on backend=torchtitan, which shards the optimizer with the weights"
+    return [Problem("parallel.distributed_optimizer", what, ("leave it out and choose parallel=fsdp",))]
+
+
+def _experts(config: Config, mesh: Mesh | None) -> list[Problem]:
+    """TorchTitan shards experts over tp, as it does all matrices, until ep divides them as a whole among ranks."""
+    parallel = config.parallel
+    if config.model.moe is None:
+        no_effect = "has no effect on a model without experts"
+        return [Problem("parallel.etp", no_effect, ("leave it out",))] if parallel.etp != 1 else []
+    wanted = parallel.tp if parallel.ep == 1 else 1
+    if parallel.etp != wanted:
+        what = f"is {parallel.etp}; TorchTitan's experts are {'sharded over tp' if parallel.ep == 1 else 'whole'} with ep {parallel.ep}"
+        return [Problem("parallel.etp", what, (f"parallel.etp={wanted}",))]
+    if mesh is None or mesh.dp_shard * mesh.cp * mesh.tp % mesh.ep == 0:
+        return []
+    ranks = f"dp_shard {mesh.dp_shard} x cp {mesh.cp} x tp {mesh.tp} = {mesh.dp_shard * mesh.cp * mesh.tp}"
+    return [Problem("parallel.ep", f"{mesh.ep} does not divide {ranks}, the ranks that TorchTitan divides experts among", ())]
+
+
+def _context(config: Config) -> list[Problem]:
+    cp, seq_len = config.parallel.cp, config.training.seq_len
+    unit = BLOCK * cp
+    if cp == 1 or seq_len % unit == 0:
+        return []
+    what = f"{seq_len} is not divisible by {BLOCK} x cp {cp} = {unit}: TorchTitan divides a sequence among cp ranks in blocks of {BLOCK}"
+    return [Problem("training.seq_len", what, offer("training.seq_len", nearest_multiples(unit, seq_len)))]
 
 
 def _init(model: ModelConfig) -> list[Problem]:

@@ -1,9 +1,10 @@
 """From our configuration to TorchTitan's: the only file that knows both sets of words."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
+from torchtitan.components.loss import BaseLoss, ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.config import CommConfig, CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
 
@@ -20,12 +21,14 @@ from primus_app.data.prepared import SplitName
 from primus_app.plan.batch import Batch
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.parameters import training_flops_per_token
+from primus_app.plan.stages import Stage
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe", "zero_bubble": "InterleavedZeroBubble"}
 RECOMPUTE = {"none": lambda: None, "selective": SelectiveAC.Config, "full": FullAC.Config}
 
 
-def translate(context: RankContext, mesh: Mesh, batch: Batch, *, cpu: bool) -> RunTrainer.Config:
+def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[Stage], *, cpu: bool) -> RunTrainer.Config:
     """TorchTitan's own configuration of this run; every field that is not set keeps upstream's default."""
     config, training = context.config, context.config.training
     spec = build_model_spec(
@@ -37,17 +40,17 @@ def translate(context: RankContext, mesh: Mesh, batch: Batch, *, cpu: bool) -> R
         dump_folder=str(context.run.path),
         tokenizer=NoTokenizer.Config(),
         dataloader=_loader(context, "train"),
-        loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=config.model.vocab_size)),
+        loss=_loss(config),
         optimizer=optimizer_config(config.optimizer),
         lr_scheduler=schedule_config(config.optimizer, config.optimizer.schedule_steps or batch.steps),
-        training=_training(config, batch),
-        parallelism=_parallelism(mesh),
+        training=_training(config, mesh, batch),
+        parallelism=_parallelism(config, mesh, batch, stages),
         checkpoint=_checkpoint(config),
         activation_checkpoint=RECOMPUTE[training.recompute](),
         compile=CompileConfig(enable=False),
         comm=CommConfig(save_traces_folder=f"attempts/{context.attempt}/comm_traces"),
         metrics=_metrics(config, batch),
-        validator=_evaluator(context, batch),
+        validator=_evaluator(context, mesh, batch),
         debug=DebugConfig(seed=training.seed, deterministic=training.deterministic, enable_structured_logging=False),
     )
 
@@ -63,10 +66,10 @@ def _loader(context: RankContext, split: SplitName) -> SampleLoader.Config:
     )
 
 
-def _training(config: Config, batch: Batch) -> TrainingConfig:
+def _training(config: Config, mesh: Mesh, batch: Batch) -> TrainingConfig:
     clip = config.optimizer.clip_grad_norm
     return TrainingConfig(
-        local_batch_size=batch.micro_batch_size,
+        local_batch_size=_local_batch(mesh, batch),
         global_batch_size=batch.global_batch_size,
         seq_len=config.training.seq_len,
         max_norm=clip if clip > 0 else math.inf,
@@ -78,12 +81,38 @@ def _training(config: Config, batch: Batch) -> TrainingConfig:
     )
 
 
-def _parallelism(mesh: Mesh) -> ParallelismConfig:
+def _local_batch(mesh: Mesh, batch: Batch) -> int:
+    """What TorchTitan calls so: one micro batch, or with a pipeline all of a step, which its schedule divides."""
+    return batch.micro_batch_size * (batch.accumulation if mesh.pp > 1 else 1)
+
+
+def _loss(config: Config) -> BaseLoss.Config:
+    """Cross entropy in chunks, to save logits; whole under zero-bubble schedules, whose split backward pass gets chunks wrong."""
+    whole = CrossEntropyLoss.Config(global_vocab_size=config.model.vocab_size)
+    return whole if config.parallel.schedule == "zero_bubble" else ChunkedLossWrapper.Config(loss_fn=whole)
+
+
+def _parallelism(config: Config, mesh: Mesh, batch: Batch, stages: Sequence[Stage]) -> ParallelismConfig:
     return ParallelismConfig(
         data_parallel_replicate_degree=mesh.dp_replicate,
         data_parallel_shard_degree=mesh.dp_shard,
+        tensor_parallel_degree=mesh.tp,
+        enable_sequence_parallel=config.parallel.sequence_parallel,
+        context_parallel_degree=mesh.cp,
+        expert_parallel_degree=mesh.ep,
+        pipeline_parallel_degree=mesh.pp,
+        pipeline_parallel_schedule=SCHEDULES[config.parallel.schedule],
+        pipeline_parallel_microbatch_size=batch.micro_batch_size,
+        module_fqns_per_model_part=[_modules(stage, len(stages)) for stage in stages] if mesh.pp > 1 else None,
         spmd_backend="partial_dtensor",
     )
+
+
+def _modules(stage: Stage, num_stages: int) -> list[str]:
+    """The names of what a pipeline stage holds, so that TorchTitan divides the layers as the plan does."""
+    layers = [f"layers.{index}" for index in range(stage.first_layer, stage.first_layer + stage.num_layers)]
+    first, last = ["tok_embeddings"], ["norm", "lm_head"]
+    return [*(first if stage.index == 0 else []), *layers, *(last if stage.index == num_stages - 1 else [])]
 
 
 def _checkpoint(config: Config) -> Checkpoints.Config:
@@ -107,13 +136,13 @@ def _metrics(config: Config, batch: Batch) -> StepMetrics.Config:
     )
 
 
-def _evaluator(context: RankContext, batch: Batch) -> Evaluator.Config:
+def _evaluator(context: RankContext, mesh: Mesh, batch: Batch) -> Evaluator.Config:
     training = context.config.training
     enabled = training.eval_every > 0
     return Evaluator.Config(
         enable=enabled,
         freq=max(training.eval_every, 1),
-        steps=training.eval_steps * batch.accumulation,
+        steps=training.eval_steps * batch.global_batch_size // (_local_batch(mesh, batch) * mesh.dp),
         last_step=batch.steps,
         dataloader=_loader(context, "valid" if enabled else "train"),
     )

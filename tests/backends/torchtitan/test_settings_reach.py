@@ -48,6 +48,15 @@ REACHES = (
     "parallel=dp cluster.devices_per_node=2",
     "parallel=fsdp cluster.devices_per_node=2",
     "parallel=fsdp parallel.dp_replicate=2 cluster.devices_per_node=4",
+    "parallel=tp2 cluster.devices_per_node=2",
+    "parallel=tp2 cluster.devices_per_node=2 parallel.sequence_parallel=false",
+    "parallel=pp2 cluster.devices_per_node=2",
+    "parallel=pp2 cluster.devices_per_node=2 parallel.schedule=gpipe",
+    "parallel=pp2 cluster.devices_per_node=2 parallel.schedule=zero_bubble",
+    "parallel=pp2 cluster.devices_per_node=2 parallel.schedule=interleaved parallel.vpp=2",
+    "parallel=cp2 cluster.devices_per_node=2 training.seq_len=256",
+    "parallel=ep2 cluster.devices_per_node=2 model=qwen3_moe_tiny",
+    "parallel=tp2 cluster.devices_per_node=2 model=qwen3_moe_tiny parallel.etp=2",
     "checkpoint.every=7",
     "checkpoint.every=0",
     "checkpoint.keep=7",
@@ -63,10 +72,11 @@ REACHES = (
 )
 
 REFUSED = (
-    "parallel=tp2 cluster.devices_per_node=2",
-    "parallel=pp2 cluster.devices_per_node=2",
-    "parallel=cp2 cluster.devices_per_node=2",
-    "parallel=ep2 cluster.devices_per_node=2 model=qwen3_moe_tiny",
+    "training.seq_len=128 parallel=cp2 cluster.devices_per_node=2",
+    "parallel=tp2 cluster.devices_per_node=2 model=qwen3_moe_tiny",
+    "parallel=tp2 cluster.devices_per_node=2 parallel.etp=2",
+    "parallel=ep2 parallel.dp_replicate=2 parallel.dp_shard=1 cluster.devices_per_node=2 model=qwen3_moe_tiny",
+    "model.tie_word_embeddings=true parallel=pp2 cluster.devices_per_node=2",
     "parallel.distributed_optimizer=true",
     "training.load_balancing=aux_loss model=qwen3_moe_tiny",
     "training.load_balancing=expert_bias",
@@ -109,7 +119,7 @@ def problems(overrides: str) -> list[str]:
     except UserError as error:
         return [problem.where for problem in error.problems]
     plan = make_plan(config, local_devices=1, local_hardware="cpu")
-    return [problem.where for problem in (*plan.problems, *load_backend("torchtitan").check(config))]
+    return [problem.where for problem in (*plan.problems, *load_backend("torchtitan").check(config, plan.mesh))]
 
 
 def native(overrides: str, tmp_path: Path) -> str:
@@ -120,7 +130,7 @@ def native(overrides: str, tmp_path: Path) -> str:
     assert plan.mesh is not None
     assert plan.batch is not None
     context = RankContext(config, RunDirectory(tmp_path), 0, DATA, rank=0, local_rank=0, world_size=1)
-    record: dict[str, Any] = native_record(translate(context, plan.mesh, plan.batch, cpu=True))
+    record: dict[str, Any] = native_record(translate(context, plan.mesh, plan.batch, plan.stages, cpu=True))
     return json.dumps(record, default=str, sort_keys=True)
 
 
