@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from primus_app.config.schema import Config
 from primus_app.run.directory import RunDirectory
+from primus_app.run.events import Event, append_event
 from primus_app.run.metrics import MetricsWriter
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Recorder:
         """Training goes on after ``step`` (0 is the beginning): what an earlier attempt wrote of later steps is taken out."""
         dropped = self._metrics.truncate_after(step, attempt_dir)
         if dropped:
+            append_event(self._run, Event.METRICS_DROPPED, attempt=int(attempt_dir.name), after_step=step, lines=dropped)
             logger.info("%d lines of metrics after step %d are computed again", dropped, step)
         if self._config.logging.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -49,6 +51,8 @@ class Recorder:
     def record(self, step: int, values: dict[str, Any]) -> None:
         """One line for ``step``; None means unknown and is left out of TensorBoard and the log."""
         self._metrics.write({"step": step, **values})
+        if "eval_loss" in values:
+            append_event(self._run, Event.EVALUATION, step=step, eval_loss=values["eval_loss"])
         known = {name: value for name, value in values.items() if value is not None}
         if self._board:
             for name, value in known.items():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from primus_app.config.errors import ExitCode
 from primus_app.plan.plan import Plan
+from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.directory import RunDirectory
 from primus_app.run.metrics import read_metrics
 from primus_app.run.open import OpenedRun
@@ -27,6 +28,8 @@ def show_start(opened: OpenedRun, attempt: int, plan: Plan) -> None:
         ("for", f"{batch.steps:,} steps of {batch.tokens_per_step:,} tokens"),
         ("run directory", f"{opened.run.path}{again}"),
     ]
+    if opened.kind == "continue":
+        lines.append(("goes on", _goes_on(opened.run)))
     print(_aligned(lines), flush=True)
 
 
@@ -65,6 +68,11 @@ def _numbers(run: RunDirectory) -> str:
     return _aligned(lines)
 
 
+def _goes_on(run: RunDirectory) -> str:
+    step = newest_checkpoint(run)
+    return f"after step {step}" if step else "from step 1: there is no complete checkpoint"
+
+
 def _exp_name(run: RunDirectory) -> str:
     """As it has to be typed: a sweep's job lies in the sweep's folder."""
     return str(read_config(run.config_file).exp_name)
@@ -76,7 +84,7 @@ def _aligned(lines: Sequence[tuple[str, str]]) -> str:
 
 def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) -> str:
     if code == ExitCode.STOPPED:
-        return f"{status.cause}; the same command with exp_name={_exp_name(run)} continues it"
+        return f"{status.cause}; the same command with exp_name={_exp_name(run)} goes on {_goes_on(run)}"
     who = f"rank {status.rank} failed first: " if status.rank is not None else ""
     lines = [f"error: {who}{status.cause}"]
     if status.log:

@@ -1,7 +1,9 @@
 """--multirun: every job is checked before the first starts; Hydra's sweeper hands them out, the runs lie side by side."""
 
+import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,15 @@ from typing import Any
 from primus_app.cli.arguments import Arguments
 from primus_app.cli.hydra_flags import hydra_instance
 from primus_app.cli.training import check_training, record_and_run
-from primus_app.config.compose import Request, hydra_ready, offer_huggingface
+from primus_app.config.compose import Request, hydra_ready, offer_huggingface, quoted
 from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
 from primus_app.config.overrides import examine, override_value
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.launch.devices import Devices, detect_devices
-from primus_app.run.directory import run_directory
+from primus_app.run.directory import RunDirectory, run_directory
+from primus_app.run.metrics import read_metrics
+
+BEST_TO_WORST = (ExitCode.DONE, ExitCode.STOPPED, ExitCode.UNFIT_MACHINE, ExitCode.BAD_REQUEST, ExitCode.TRAINING_FAILED)
 
 
 def run_sweep(arguments: Arguments) -> ExitCode:
@@ -26,23 +31,45 @@ def run_sweep(arguments: Arguments) -> ExitCode:
     request = arguments.request.with_overrides([text for text in arguments.request.overrides if not _names_the_run(text)])
     folder = _folder(_check_jobs(request, devices, _name_problems(name)), name)
     codes: list[ExitCode] = []
+    keys = _swept_keys(request)
 
     def job(config: Any) -> float:
         from hydra.core.hydra_config import HydraConfig
 
         hydra = HydraConfig.get()
         number, overrides = int(hydra.job.num), list(hydra.overrides.task)
-        swept = [text for text in overrides if text not in request.overrides]
+        swept = [text for text in overrides if text.partition("=")[0].lstrip("+") in keys]
+        exp_name = f"{name}/{job_name(number, swept)}"
         print(f"\njob {number}: {' '.join(swept)}", flush=True)
-        codes.append(_run_job(request.with_overrides(overrides), devices, f"{name}/{job_name(number, swept)}"))
-        return float(codes[-1])
+        codes.append(_run_job(request.with_overrides(overrides), devices, exp_name))
+        if codes[-1] == ExitCode.STOPPED:
+            raise _Stopped
+        return _objective(folder.parent / exp_name)
 
     _offer_any_model()
-    with hydra_ready(request.config_dir):
-        own = [f"hydra.sweep.dir='{folder}'", "hydra.sweep.subdir=."]
+    with hydra_ready(request.config_dir), suppress(_Stopped):
+        own = [f"hydra.sweep.dir={quoted(str(folder))}", "hydra.sweep.subdir=."]
         hydra_instance().multirun(request.config_name, job, [*request.overrides, *own], with_log_configuration=False)
     print(f"\n{len(codes)} runs under {folder}")
-    return max(codes, default=ExitCode.DONE)
+    return max(codes, key=BEST_TO_WORST.index, default=ExitCode.DONE)
+
+
+class _Stopped(BaseException):
+    """A signal has ended a job, and with it the sweep. Not an Exception: Hydra would note it and start the next job."""
+
+
+def _swept_keys(request: Request) -> set[str]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parsed = OverridesParser.create().parse_overrides(list(request.overrides))
+    return {override.key_or_group for override in parsed if override.is_sweep_override()}
+
+
+def _objective(run: Path) -> float:
+    """What a sweeper that searches minimises: the last evaluation loss, else the last loss; not a number for a run without either."""
+    rows = read_metrics(RunDirectory(run))
+    found = [row["eval_loss"] for row in rows if "eval_loss" in row] or [row["loss"] for row in rows if "loss" in row]
+    return float(found[-1]) if found else math.nan
 
 
 def _name_problems(name: str) -> list[Problem]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from primus_app.backends.base import load_backend
 from primus_app.cli.program import program_name
 from primus_app.cli.summary import show_finished, show_start, show_summary
-from primus_app.config.compose import Request
+from primus_app.config.compose import Request, hydra_ready
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.load import load_config
 from primus_app.config.schema import Config
@@ -35,6 +35,11 @@ def check_training(request: Request, devices: Devices) -> Checked:
     Raises:
         UserError: code 2 with all mistakes in the request; code 3 when this machine lacks what it needs.
     """
+    with hydra_ready(request.config_dir):
+        return _check(request, devices)
+
+
+def _check(request: Request, devices: Devices) -> Checked:
     config = load(request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
     backend = load_backend(config.backend.name)
@@ -74,6 +79,11 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
             print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
         show_start(opened, attempt.number, plan)
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
+        if code in (ExitCode.BAD_REQUEST, ExitCode.UNFIT_MACHINE):
+            # The agent has said what is wrong with the data; a corrected command may have the name.
+            if opened.kind == "new":
+                opened.discard()
+            return code
         show_summary(opened.run, attempt.number, code)
         return code
     finally:
@@ -95,7 +105,8 @@ def load(request: Request, devices: Devices) -> Config:
 def machine(devices: Devices) -> Machine:
     """What was found, in the words of the plan."""
     is_cpu = devices.hardware == "cpu"
-    return Machine(devices.count, is_cpu, int(devices.memory_gib * 2**30) if is_cpu else None, devices.hardware)
+    known = devices.hardware if devices.unknown is None else None
+    return Machine(devices.count, is_cpu, int(devices.memory_gib * 2**30) if is_cpu else None, known)
 
 
 def _resolved(config: Config, plan: Plan) -> Config:

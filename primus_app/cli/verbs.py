@@ -22,16 +22,20 @@ def run_verb(arguments: Arguments) -> int:
 
 def show_plan(arguments: Arguments) -> ExitCode:
     """Print the plan; its problems make the exit code 2."""
+    from primus_app.backends.base import load_backend
     from primus_app.cli.training import load
     from primus_app.plan.plan import make_plan
 
     devices = detect_devices()
     config = load(arguments.request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
+    refused = load_backend(config.backend.name).check(config, plan.mesh)
     if "--json" in arguments.flags:
-        print(json.dumps(plan.to_dict(), indent=2))
+        print(json.dumps({**plan.to_dict(), "refused_by_backend": [str(problem) for problem in refused]}, indent=2))
     else:
         from primus_app.plan.render import render_plan
 
         render_plan(plan)
+        for problem in refused:
+            print(f"note: backend={config.backend.name} does not train this: {problem}")
     return ExitCode.BAD_REQUEST if plan.problems else ExitCode.DONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,9 @@ from primus_app.config.location import conf_dir
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+_READY: list[str | None] = []
+"""The folders of the ``hydra_ready`` that are open, innermost last."""
 
 RESERVED_GROUPS = ("hydra", "huggingface")
 """Groups that are not the user's to choose from."""
@@ -33,18 +36,23 @@ class Request:
 
 @contextmanager
 def hydra_ready(config_dir: str | None = None) -> Iterator[None]:
-    """Hydra initialised on conf/ and then ``config_dir``, and put back as it was; may be nested."""
+    """Hydra initialised on conf/ and then ``config_dir``, and put back as it was; nested for the same folder it costs nothing."""
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
+    if _READY and _READY[-1] == config_dir:
+        yield
+        return
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
+    _READY.append(config_dir)
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             if config_dir:
                 _also_look_in(config_dir)
             yield
     finally:
+        _READY.pop()
         GlobalHydra.instance().hydra = outer
 
 
@@ -71,7 +79,8 @@ def compose_node(request: Request, *, with_hydra: bool = False) -> DictConfig:
     """The unresolved composition; call inside :func:`hydra_ready`."""
     from hydra import compose as hydra_compose
 
-    os.environ.setdefault("USER", getpass.getuser())
+    with suppress(KeyError, OSError):  # A container's user may have no entry in the passwd file.
+        os.environ.setdefault("USER", getpass.getuser())
     overrides = [*request.overrides, *search_path(request)]
     return hydra_compose(request.config_name, overrides=overrides, return_hydra_config=with_hydra)
 
@@ -84,8 +93,13 @@ def search_path(request: Request) -> list[str]:
     known = [element.path for element in GlobalHydra.instance().config_loader().get_search_path().get_path()]
     if not folder or f"file://{folder}" in known:
         return []
-    quoted = folder.replace("\\", "\\\\").replace("'", "\\'")
-    return [f"hydra.searchpath=['file://{quoted}']"]
+    return [f"hydra.searchpath=[{quoted('file://' + folder)}]"]
+
+
+def quoted(text: str) -> str:
+    """A text as Hydra's override grammar reads it back, whatever is in it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _also_look_in(folder: str) -> None:

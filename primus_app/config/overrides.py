@@ -130,9 +130,21 @@ def _wrong_shape(override: Override, options: dict[str, list[str]], *, multirun:
         return Problem(text, "an option goes where its group is", (f"write {key}={override.get_value_string()}",))
     if override.is_sweep_override() and not multirun:
         return Problem(text, "is a list of values to sweep over", ("add --multirun (or -m) to run each of them",))
+    if problem := _name_of_an_option(override, options):
+        return problem
     if key.startswith(("hydra.", "hydra/")):
         return _without_effect(override, multirun=multirun)
     return _wrong_option(override, options) if key in options else _without_values(override)
+
+
+def _name_of_an_option(override: Override, options: dict[str, list[str]]) -> Problem | None:
+    """precision.name=bf16 would change the name and nothing else; a model may have a name of its own."""
+    group, _, last = override.key_or_group.partition(".")
+    value = override.get_value_string()
+    if last != "name" or group not in options or (group == "model" and value not in options[group]):
+        return None
+    what = f"changes the name alone; the option is chosen by {group}=<option>"
+    return Problem(str(override.input_line), what, did_you_mean(f"{group}={name}" for name in nearest(value, options[group], cutoff=0.5)))
 
 
 def _without_effect(override: Override, *, multirun: bool) -> Problem | None:

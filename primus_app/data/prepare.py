@@ -25,10 +25,19 @@ from primus_app.plan.data_rules import check_source
 PAIR = "corpus"
 
 
-def prepare(data: DataConfig, *, vocab_size: int, seq_len: int, global_batch_size: int, progress: Progress | None = None) -> PreparedData:
+def prepare(
+    data: DataConfig,
+    *,
+    vocab_size: int,
+    seq_len: int,
+    global_batch_size: int,
+    evaluates: bool = True,
+    progress: Progress | None = None,
+) -> PreparedData:
     """Makes ``data`` ready to be opened by ``open_samples`` for a model with ``vocab_size`` rows.
 
-    ``progress`` is told (done, total) while a corpus is tokenised or read for the first time; later calls find it in the cache.
+    ``evaluates`` says whether validation is read at all; without it, it may be too small. ``progress`` is told (done, total) while a
+    corpus is tokenised or read for the first time; later calls find it in the cache.
 
     Raises:
         UserError: illegal settings, files that are missing, broken, too small for one global batch or have ids that the model
@@ -42,7 +51,7 @@ def prepare(data: DataConfig, *, vocab_size: int, seq_len: int, global_batch_siz
     check_ids(scan, pair.prefix, pair.tokens.itemsize, vocab_size)
     train, valid = split_documents(pair, data.split)
     for name, split in (("train", train), ("valid", valid)):
-        if split is not None:
+        if split is not None and (name == "train" or evaluates):
             _check_enough(name, split, seq_len, global_batch_size)
     byte_level = data.source == "stdlib_text"
     return PreparedData(

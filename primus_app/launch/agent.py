@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.environment import export, rank_environment
-from primus_app.launch.orphan import die_with_parent
+from primus_app.launch.signals import ENDING_SIGNALS, state_of
 from primus_app.run.directory import RunDirectory
 from primus_app.run.events import Event, append_event
 from primus_app.run.files import json_text, write_atomic
@@ -51,8 +52,7 @@ class Outcome:
 
 def main(run_path: str, attempt: str) -> int:
     """Carry out attempt ``attempt`` of the run at ``run_path`` on this node; the exit code tells how it ended."""
-    die_with_parent(signal.SIGTERM)
-    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for ending in ENDING_SIGNALS:
         signal.signal(ending, _stop)
     run, number = RunDirectory(Path(run_path)), int(attempt)
     folder = run.attempts_dir / attempt
@@ -60,6 +60,8 @@ def main(run_path: str, attempt: str) -> int:
     open_log_file(folder / "agent.log", config.logging.level, "agent")
     reserve = Reserve(folder)
     outcome = _attempt(run, number, folder, config)
+    for ending in ENDING_SIGNALS:
+        signal.signal(ending, signal.SIG_IGN)
     reserve.give_up()
     _account(run, number, outcome)
     return int(outcome.code)
@@ -73,6 +75,7 @@ def _attempt(run: RunDirectory, number: int, folder: Path, config: Config) -> Ou
     from torch.distributed.elastic.multiprocessing import SignalException
 
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)  # The launcher started this process with them held back.
         _prepare_data(run, folder, config)
         return _run_ranks(run, number, folder, config)
     except UserError as error:
@@ -81,11 +84,15 @@ def _attempt(run: RunDirectory, number: int, folder: Path, config: Config) -> Ou
     except (Stopped, SignalException) as error:
         name = error.signal.name if isinstance(error, Stopped) else signal.Signals(error.sigval).name
         append_event(run, Event.SIGNAL, attempt=number, signal=name)
-        state = State.CANCELLED if name == "SIGINT" else State.PREEMPTED
-        return Outcome(state, ExitCode.STOPPED, f"stopped by {name}")
+        return Outcome(State(state_of(signal.Signals[name])), ExitCode.STOPPED, f"stopped by {name}")
+    except JSONDecodeError:
+        # Elastic reads the file that a rank writes its error to; a full disk leaves it empty.
+        cause = "a rank ended with an error that it could not write down" + full_disk_note(run.path)
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, log=str(run.log_dir(0) / "info.log"))
     except Exception as error:
         logger.exception("the node agent failed")
-        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, f"the node agent failed: {error}", log=str(folder / "agent.log"))
+        cause = f"the node agent failed: {error}{full_disk_note(run.path)}"
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, log=str(folder / "agent.log"))
 
 
 def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
@@ -100,6 +107,7 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
                 vocab_size=config.model.vocab_size,
                 seq_len=config.training.seq_len,
                 global_batch_size=config.training.global_batch_size,
+                evaluates=config.training.eval_every > 0,
                 progress=progress,
             )
         )
@@ -156,7 +164,7 @@ def _run_ranks(run: RunDirectory, number: int, folder: Path, config: Config) -> 
     write_status(run, Status(state=State.RUNNING, attempt=number))
     append_event(run, Event.STARTED, attempt=number, ranks=ranks)
     try:
-        elastic_launch(launch, sys.executable)("-m", "primus_app.launch.rank", str(run.path), str(number))
+        elastic_launch(launch, sys.executable)("-m", "primus_app.launch.start", "rank", str(os.getpid()), str(run.path), str(number))
     except ChildFailedError as error:
         first = first_failure(error.failures.items())
         cause = first.message + full_disk_note(run.path)
@@ -205,7 +213,3 @@ def _write_account(run: RunDirectory, number: int, outcome: Outcome) -> None:
     write_status(run, status)
     write_atomic(run.attempts_dir / str(number) / "result.json", json_text({**asdict(status), "agent_pid": os.getpid()}))
     append_event(run, Event(outcome.state), attempt=number, cause=outcome.cause, rank=outcome.rank)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -101,7 +101,10 @@ def detect_devices(
     build = torch or installed_torch()
     amd, closed = amd_cards(root)
     amd = visible_amd(amd, variables)
-    nvidia = [] if amd else visible_nvidia(nvidia_cards(nvidia_smi), variables)
+    # A processor's own AMD graphics beside an NVIDIA card: the torch that is installed says which of them trains.
+    amd_trains = bool(amd) and not (build and build.cuda and not build.hip)
+    nvidia = [] if amd_trains else visible_nvidia(nvidia_cards(nvidia_smi), variables)
+    amd = [] if nvidia else amd
     cards = amd or nvidia
     memory_gib = host_memory_gib(root)
     if cards and build and not (build.hip if amd else build.cuda):

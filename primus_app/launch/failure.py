@@ -32,7 +32,8 @@ def first_failure(failures: Iterable[tuple[int, ProcessFailure]]) -> RankFailure
 
 
 def _killed(exit_code: int) -> bool:
-    return exit_code < 0 and -exit_code not in (signal.SIGTERM, signal.SIGINT)
+    """By none of the signals that a process sends itself or gets from the agent as an echo of another's end."""
+    return exit_code < 0 and -exit_code not in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT)
 
 
 def _rank_failure(rank: int, failure: ProcessFailure) -> RankFailure:

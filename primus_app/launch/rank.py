@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -11,7 +10,6 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from primus_app.backends.base import RankContext, load_backend
 from primus_app.backends.patches import apply_patches
 from primus_app.data.prepare import PreparedData
-from primus_app.launch.orphan import die_with_parent
 from primus_app.run.directory import RunDirectory
 from primus_app.run.rank_logs import open_logs
 from primus_app.run.snapshot import read_config
@@ -20,7 +18,6 @@ from primus_app.run.snapshot import read_config
 @record
 def main(run_path: str, attempt: str) -> None:
     """Train as attempt ``attempt`` of the run at ``run_path`` says; elastic's variables tell which rank this is."""
-    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # The agent accounts for it; a KeyboardInterrupt here would only be noise.
     run = RunDirectory(Path(run_path))
     folder = run.attempts_dir / attempt
@@ -37,9 +34,11 @@ def main(run_path: str, attempt: str) -> None:
         world_size=int(os.environ["WORLD_SIZE"]),
     )
     backend = load_backend(config.backend.name)
-    apply_patches(config.backend.patches, backend.patches())
-    backend.train(context)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        apply_patches(config.backend.patches, backend.patches())
+        backend.train(context)
+    except (Exception, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # torch's checkpoint errors are no Exception, and elastic would pass them over.
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error

@@ -4,9 +4,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from primus_app.run.clock import utc_now
 from primus_app.run.directory import RunDirectory
 
 POLL_S = 0.2
@@ -41,24 +43,43 @@ def watch(run: RunDirectory, attempt: int, steps: int, alive: Callable[[], bool]
 class Tail:
     """The complete lines that are added to a file of metrics from now on.
 
-    The file shrinks when an attempt resumes from an older checkpoint; then reading goes on at its new end.
+    An attempt that resumes from an older checkpoint replaces the file by a shorter one; of that the lines since now are read.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._position = file.stat().st_size if file.exists() else 0
+        self._since = utc_now()
+        self._inode, self._position = self._stat()
 
     def rows(self) -> list[dict[str, Any]]:
         """What has been added since the last look."""
-        if not self._file.exists():
+        inode, size = self._stat()
+        if inode != self._inode or size < self._position:
+            self._inode, self._position = inode, 0
+        if size <= self._position:
             return []
-        self._position = min(self._position, self._file.stat().st_size)
         with self._file.open("rb") as stream:
             stream.seek(self._position)
             data = stream.read()
         complete = data[: data.rfind(b"\n") + 1]
         self._position += len(complete)
-        return [json.loads(line) for line in complete.splitlines()]
+        rows = [row for line in complete.splitlines() if (row := _parsed(line))]
+        return [row for row in rows if row.get("time", self._since) >= self._since]
+
+    def _stat(self) -> tuple[int, int]:
+        try:
+            status = self._file.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return status.st_ino, status.st_size
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """None for a line that something else has damaged: the terminal's view ends no run."""
+    with suppress(ValueError):
+        row = json.loads(line)
+        return row if isinstance(row, dict) else None
+    return None
 
 
 def describe(row: dict[str, Any]) -> str:

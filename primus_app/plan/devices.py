@@ -92,19 +92,26 @@ def replace_overrides(overrides: Sequence[str], changes: Mapping[str, str | None
     return [*filter(is_kept, overrides), *(f"{key}={value}" for key, value in changes.items() if value is not None)]
 
 
-def _lacking(config: Config, plan: Plan, machine: Machine, *, per_process: int = 0) -> list[tuple[str, str]]:
+def _lacking(config: Config, plan: Plan, machine: Machine) -> list[tuple[str, str]]:
     """(where, what) of everything that is missing here."""
     assert plan.mesh is not None
     return [
         *_missing_hardware(config, machine),
         *_missing_devices(config, plan.mesh, machine),
-        *_missing_memory(plan, machine, per_process),
+        *_missing_memory(plan, machine),
     ]
 
 
 def _missing_hardware(config: Config, machine: Machine) -> Iterator[tuple[str, str]]:
     if machine.is_cpu and config.hardware.vendor in ("amd", "nvidia"):
         yield "hardware", f"{config.hardware.name} is not in this machine, which has no accelerator to train on"
+    elif not machine.is_cpu and config.hardware.vendor == "cpu":
+        yield (
+            "hardware",
+            f"cpu is asked for, and this machine trains on its {machine.hardware or 'accelerators'}; hide them to train on the CPU",
+        )
+    elif not machine.is_cpu and machine.hardware not in (None, config.hardware.name):
+        yield "hardware", f"{config.hardware.name} is not in this machine, which has {machine.hardware}"
 
 
 def _missing_devices(config: Config, mesh: Mesh, machine: Machine) -> Iterator[tuple[str, str]]:
@@ -121,20 +128,21 @@ def _available(config: Config, mesh: Mesh, machine: Machine) -> int:
     return asked if machine.is_cpu and asked != "auto" and mesh.nodes == 1 else machine.devices
 
 
-def _missing_memory(plan: Plan, machine: Machine, per_process: int) -> Iterator[tuple[str, str]]:
+def _missing_memory(plan: Plan, machine: Machine) -> Iterator[tuple[str, str]]:
     if machine.memory_bytes is None or plan.parameters is None or plan.mesh is None or plan.model_state_gib is None:
         return
     parameters = plan.parameters.total
     if machine.is_cpu:
         replicas, owner = plan.mesh.dp_replicate, "this machine"
-        needed = float(STATE_BYTES_PER_PARAMETER * parameters * replicas + per_process * plan.mesh.world)
+        needed = float(STATE_BYTES_PER_PARAMETER * parameters * replicas + PROCESS_BYTES * plan.mesh.world)
     else:
         replicas, owner, needed = 1, "a device of this machine", plan.model_state_gib * 2**30
     if needed > machine.memory_bytes:
         copies = f" x dp_replicate {replicas}" if replicas > 1 else ""
         sizes = f"{STATE_BYTES_PER_PARAMETER} bytes x {parameters:,} parameters{copies}"
         share = f"come to {_gib(needed)}" if machine.is_cpu else f"come to {_gib(needed)} on a rank"
-        what = f"weights, gradients and optimizer states ({sizes}) {share}; {owner} has {_gib(machine.memory_bytes)}"
+        processes = f" with {count(plan.mesh.world, 'process')} of {_gib(PROCESS_BYTES)}" if machine.is_cpu else ""
+        what = f"weights, gradients and optimizer states ({sizes}){processes} {share}; {owner} has {_gib(machine.memory_bytes)}"
         yield "model", what
 
 
@@ -176,12 +184,7 @@ class _Adviser:
     def _train(self, overrides: list[str], why: str) -> Iterator[str]:
         """The command that trains with ``overrides``, if need be without a micro batch of the user's; nothing when it would not work."""
         found = self._sound(overrides)
-        per_process = PROCESS_BYTES if self.machine.is_cpu else 0
-        if (
-            found
-            and self.trains(found.config, found.plan)
-            and not _lacking(found.config, found.plan, self.machine, per_process=per_process)
-        ):
+        if found and self.trains(found.config, found.plan) and not _lacking(found.config, found.plan, self.machine):
             command = f"{self.program} {shlex.join(found.overrides)}".rstrip()
             yield f"{command}  # {why}"
 

@@ -36,5 +36,5 @@ def offer(key: str, values: Iterable[int], why: str = "") -> tuple[str, ...]:
 
 def count(number: int, noun: str) -> str:
     """A number with its noun: ``1 node``, ``2 nodes``, ``2 micro batches``."""
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith(("ch", "ss")) else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"

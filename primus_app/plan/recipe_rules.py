@@ -1,7 +1,8 @@
 """Which settings of the recipe contradict each other: the learning rate's schedule, and the balancing of experts."""
 
 from primus_app.config.errors import Problem
-from primus_app.config.schema import ModelConfig, OptimizerConfig, TrainingConfig
+from primus_app.config.schema import Config, ModelConfig, OptimizerConfig, TrainingConfig
+from primus_app.config.schema.base import Section
 from primus_app.plan.neighbours import offer
 
 
@@ -23,6 +24,23 @@ def check_schedule(optimizer: OptimizerConfig, steps: int | None) -> list[Proble
     return problems
 
 
+def check_effects(config: Config) -> list[Problem]:
+    """Settings that another setting leaves without effect."""
+    training, checkpoint, data = config.training, config.checkpoint, config.data
+    problems = []
+    if training.eval_every == 0 and _is_set(training, "eval_steps"):
+        problems.append(Problem("training.eval_steps", "has no effect with eval_every=0, which never evaluates", ("leave it out",)))
+    if checkpoint.every == 0 and _is_set(checkpoint, "keep"):
+        problems.append(Problem("checkpoint.keep", "has no effect with every=0, which saves no checkpoint", ("leave it out",)))
+    if data.source == "mock" and data.cache_dir is not None:
+        problems.append(Problem("data.cache_dir", "has no effect on data=mock, which is made as it is read", ("leave it out",)))
+    return problems
+
+
+def _is_set(section: Section, name: str) -> bool:
+    return bool(getattr(section, name) != type(section).model_fields[name].default)
+
+
 def check_balancing(training: TrainingConfig, model: ModelConfig) -> list[Problem]:
     """Problems of training.load_balancing with the chosen model."""
     balancing = training.load_balancing
@@ -33,6 +51,6 @@ def check_balancing(training: TrainingConfig, model: ModelConfig) -> list[Proble
         return [Problem("training.load_balancing", what, ("training.load_balancing=none",))]
     if balancing == "expert_bias" and not model.moe.expert_bias:
         what = f"expert_bias moves the router's selection bias, and {model.name} has none (model.moe.expert_bias is false)"
-        fix = ("model.moe.expert_bias=true gives it one", "training.load_balancing=aux_loss or training.load_balancing=none")
+        fix = ("training.load_balancing=none, or a model that has one, such as deepseek_v3",)
         return [Problem("training.load_balancing", what, fix)]
     return []

@@ -14,14 +14,12 @@ from primus_app.run.files import append_line, complete_lines, explain_os_errors
 class Event(StrEnum):
     """The events that readers may rely on."""
 
-    SUBMITTED = "submitted"
     STARTED = "started"
     RESUMED = "resumed"
     DATA_PREPARED = "data_prepared"
     CHECKPOINT = "checkpoint"
     EVALUATION = "evaluation"
     METRICS_DROPPED = "metrics_dropped"
-    RESTART = "restart"
     SIGNAL = "signal"
     PREEMPTED = "preempted"
     CANCELLED = "cancelled"

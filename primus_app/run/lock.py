@@ -16,6 +16,7 @@ from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.run.clock import utc_now
 from primus_app.run.directory import RunDirectory
 from primus_app.run.files import encode, explain_os_errors, json_line
+from primus_app.run.redact import redact_argument
 
 TRIES = 100
 
@@ -110,7 +111,9 @@ def _is_file_at(fd: int, path: Path) -> bool:
 
 
 def _write_holder(path: Path, fd: int) -> None:
-    text = json_line({"pid": os.getpid(), "host": socket.gethostname(), "started": utc_now(), "command": sys.argv})
+    text = json_line(
+        {"pid": os.getpid(), "host": socket.gethostname(), "started": utc_now(), "command": [redact_argument(word) for word in sys.argv]}
+    )
     try:
         os.ftruncate(fd, 0)
         if os.pwrite(fd, encode(text), 0) < len(encode(text)):

@@ -14,7 +14,7 @@ from primus_app.run.environment import describe_environment
 from primus_app.run.files import explain_os_errors
 from primus_app.run.lock import RunLock, acquire_lock, remove_empty
 from primus_app.run.record import RunRecord, raise_steps, read_record
-from primus_app.run.snapshot import is_leftover, remove_leftovers, remove_snapshot, write_attempt_snapshot, write_snapshot
+from primus_app.run.snapshot import is_leftover, remove, remove_leftovers, remove_snapshot, write_attempt_snapshot, write_snapshot
 from primus_app.run.status import State, read_status, write_status
 from primus_app.run.what import Difference, fix_schedule, refused, total_steps, what_of
 
@@ -31,6 +31,14 @@ class OpenedRun:
     kind: Kind
     lock: RunLock
     raised_from: int | None = None
+
+    def discard(self) -> None:
+        """Take back a new run that never trained, as if it had not been asked for."""
+        assert self.kind == "new", "only a run that this process has just made may be removed"
+        for name in os.listdir(self.run.path):
+            if name != self.run.lock_file.name:
+                remove(self.run.path / name)
+        self.lock.undo()
 
     def abandon(self) -> None:
         """Let go of the run; of a new one without a snapshot nothing stays."""

@@ -101,13 +101,13 @@ def remove_leftovers(folder: Path) -> None:
     names = sorted(os.listdir(folder), key=lambda name: name == STAGING)  # its marker goes last
     for name in names:
         if name != ".lock" and is_leftover(name, names):
-            _remove(folder / name)
+            remove(folder / name)
 
 
 def remove_snapshot(run: RunDirectory) -> None:
     """Take back write_snapshot: run.json, which makes the folder a run, goes first."""
     for name in reversed(SNAPSHOT_FILES):
-        _remove(run.path / name)
+        remove(run.path / name)
 
 
 def _texts(
@@ -137,11 +137,12 @@ def _write_all(folder: Path, texts: dict[str, str]) -> None:
         sync_folder(folder)
     except BaseException:
         for path in (*reversed(moved), staging):
-            _remove(path)
+            remove(path)
         raise
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Delete a file or a whole folder; nothing happens where there is none."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

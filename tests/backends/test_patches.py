@@ -69,10 +69,12 @@ def test_an_unknown_id_is_refused_with_the_nearest() -> None:
 
 def test_the_backend_refuses_an_unknown_id_before_the_launch() -> None:
     config = load_config(Request(("backend.patches=[torchtitan-cpu-peek]", "parallel.dp_shard=1")), hardware="cpu")
-    problems = load_backend("torchtitan").check(config)
-    assert [str(problem) for problem in problems if problem.where == "backend.patches"] == [
+    unknown, missing = (problem for problem in load_backend("torchtitan").check(config, None) if problem.where == "backend.patches")
+    assert str(unknown) == (
         "backend.patches: no patch is called 'torchtitan-cpu-peek'\n  did you mean torchtitan-cpu-peak or torchtitan-cpu-device?"
-    ]
+    )
+    # The list also leaves out the one that a CPU cannot do without.
+    assert "does not run on a CPU without the patch torchtitan-cpu-device" in missing.what
 
 
 def test_the_registry_is_well_formed() -> None:
@@ -140,6 +142,10 @@ REMOVALS = {
     "torch-distributed-set-timeout": (
         "import torch.distributed as d; d.__dict__.pop('set_timeout', None); del d.distributed_c10d._set_pg_timeout",
         "torch.distributed.distributed_c10d._set_pg_timeout",
+    ),
+    "torch-pipeline-micro-batches": (
+        "import torch.distributed.pipelining.schedules as home; del home.PipelineScheduleMulti",
+        "torch.distributed.pipelining.schedules.PipelineScheduleMulti",
     ),
     "torchtitan-final-sleep": ("import torchtitan.trainer as home; del home.time", "torchtitan.trainer.time"),
     "torchtitan-cpu-peak": ("import torchtitan.tools.utils as home; del home.get_peak_flops", "torchtitan.tools.utils.get_peak_flops"),

@@ -87,7 +87,7 @@ def test_a_source_that_needs_a_path_and_one_that_has_none(door: Door) -> None:
 
 def test_a_plan_as_json_with_its_problem(door: Door) -> None:
     assert '"problems": []' in door("plan", "--json").out
-    answer = door("plan", "--json", "optimizer.lr=1e-5")
+    answer = door("plan", "--json", "optimizer.lr=1e-5", "optimizer.min_lr=1")
     assert answer.code == 2
     assert '"optimizer.min_lr"' in answer.out
 

@@ -47,11 +47,13 @@ def test_models_with_a_section() -> None:
     assert models_with("no_such") == []
 
 
-def test_hydra_is_left_as_it_was() -> None:
+def test_hydra_is_left_as_it_was(tmp_path: Path) -> None:
     GlobalHydra.instance().clear()
     with hydra_ready():
         outer = GlobalHydra.instance().hydra
         with hydra_ready():
+            assert GlobalHydra.instance().hydra is outer
+        with hydra_ready(str(tmp_path)):
             assert GlobalHydra.instance().hydra is not outer
         assert GlobalHydra.instance().hydra is outer
     assert GlobalHydra.instance().hydra is None

@@ -78,9 +78,10 @@ def test_a_model_that_does_not_fit_in_memory_is_only_planned() -> None:
     devices, memory = check(LAPTOP, "model=llama3_8b", "parallel=tp8")
     assert devices.where == "parallel"
     assert devices.fix == ()
-    # 16 x 8,030,261,248 bytes are 119.66 GiB.
+    # 16 x 8,030,261,248 bytes are 119.66 GiB, 8 processes 4 GiB.
     assert memory.what == (
-        "weights, gradients and optimizer states (16 bytes x 8,030,261,248 parameters) come to 119.7 GiB; this machine has 16.0 GiB"
+        "weights, gradients and optimizer states (16 bytes x 8,030,261,248 parameters) with 8 processes of 0.5 GiB come to 123.7 GiB; "
+        "this machine has 16.0 GiB"
     )
     assert memory.fix == ("primus plan model=llama3_8b parallel=tp8 hardware=mi300x  # plans it without them",)
 
@@ -90,7 +91,7 @@ def test_each_replica_on_a_cpu_takes_its_own_memory() -> None:
     overrides = ("model=llama3_2_1b", "training.micro_batch_size=1", "cluster.devices_per_node=2")
     assert check(machine, *overrides, "parallel=fsdp") == []
     (problem,) = check(machine, *overrides, "parallel=dp")
-    assert "parameters x dp_replicate 2) come to 36.8 GiB" in problem.what
+    assert "parameters x dp_replicate 2) with 2 processes of 0.5 GiB come to 37.8 GiB" in problem.what
 
 
 def test_a_node_is_offered_the_layouts_that_fit_it() -> None:

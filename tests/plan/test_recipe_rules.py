@@ -4,9 +4,11 @@ from typing import Any, Literal
 
 import pytest
 
+from primus_app.config.compose import Request
 from primus_app.config.errors import Problem
+from primus_app.config.load import load_config
 from primus_app.config.schema import ModelConfig, MoeConfig, OptimizerConfig, TrainingConfig
-from primus_app.plan.recipe_rules import check_balancing, check_schedule
+from primus_app.plan.recipe_rules import check_balancing, check_effects, check_schedule
 
 
 def model(moe: MoeConfig | None) -> ModelConfig:
@@ -70,7 +72,7 @@ def test_balancing_has_no_effect_on_a_dense_model(balancing: Literal["expert_bia
 def test_expert_bias_needs_a_bias_to_move() -> None:
     (problem,) = check_balancing(TrainingConfig(load_balancing="expert_bias"), model(experts()))
     assert "model.moe.expert_bias is false" in problem.what
-    assert problem.fix[0] == "model.moe.expert_bias=true gives it one"
+    assert problem.fix == ("training.load_balancing=none, or a model that has one, such as deepseek_v3",)
     assert check_balancing(TrainingConfig(load_balancing="expert_bias"), model(experts(expert_bias=True))) == []
 
 
@@ -83,3 +85,17 @@ def test_a_lowest_rate_has_no_effect_on_a_constant_one() -> None:
     (problem,) = check_schedule(OptimizerConfig(schedule="constant", min_lr=1e-4), 200)
     assert problem.where == "optimizer.min_lr"
     assert check_schedule(OptimizerConfig(schedule="constant"), 200) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "where"),
+    [
+        (("training.eval_every=0", "training.eval_steps=9"), "training.eval_steps"),
+        (("checkpoint=none", "checkpoint.keep=7"), "checkpoint.keep"),
+        (("data=mock", "data.cache_dir=/tmp"), "data.cache_dir"),
+    ],
+)
+def test_what_another_setting_leaves_without_effect(overrides: tuple[str, ...], where: str) -> None:
+    config = load_config(Request(overrides), hardware="cpu")
+    assert [problem.where for problem in check_effects(config)] == [where]
+    assert check_effects(load_config(Request(overrides[:1]), hardware="cpu")) == []

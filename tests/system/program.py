@@ -46,7 +46,7 @@ class Program:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def ranks(self) -> dict[int, psutil.Process]:
-        found = [child for child in self.descendants() if "primus_app.launch.rank" in " ".join(child.cmdline())]
+        found = [child for child in self.descendants() if "primus_app.launch.start rank" in " ".join(child.cmdline())]
         return {int(child.environ()["RANK"]): child for child in found}
 
     def send(self, number: signal.Signals) -> None:

@@ -50,7 +50,7 @@ def test_a_signal_ends_every_process_and_the_run_can_go_on(start: Start, number:
     code, output = program.end()
     assert code == 5
     assert status(program.run)["state"] == state
-    assert "exp_name=run continues it" in output
+    assert "exp_name=run goes on after step 2" in output
     assert gone(processes)
     assert "signal" in events(program.run)
     # Every line that was logged is whole, the last one too.
@@ -135,3 +135,71 @@ def test_a_sweep_runs_each_value_in_its_own_folder(start: Start) -> None:
     assert folders == ["0_optimizer.lr=0.001", "1_optimizer.lr=0.002"]
     assert (program.run / "multirun.yaml").exists()
     assert all(status(program.run / name)["state"] == "completed" for name in folders)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.3, 1.5, 4.0])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_before_the_first_step_leaves_no_process(start: Start, number: signal.Signals, delay_s: float) -> None:
+    """The agent and the ranks are still importing then."""
+    program = start(ENDLESS)
+    assert program.process.stdout is not None
+    for line in program.process.stdout:
+        if line.startswith("run directory"):
+            break
+    time.sleep(delay_s)
+    processes = program.descendants()
+    program.send(number)
+    code, output = program.end()
+    assert gone(processes)
+    assert _running(program.run) == []
+    if number == signal.SIGINT:
+        assert code == 5, output
+        assert "Traceback" not in output
+        assert status(program.run)["state"] == "cancelled"
+
+
+def _running(run: Path) -> list[psutil.Process]:
+    """Processes of this run that are alive, whoever their parent is."""
+    found = [process for process in psutil.process_iter(["cmdline"]) if str(run) in " ".join(process.info["cmdline"] or [])]
+    return [process for process in found if alive(process)]
+
+
+def test_a_second_interrupt_kills_and_is_still_told_as_an_interrupt(start: Start) -> None:
+    program = start(ENDLESS)
+    program.wait_for_step(1)
+    processes = program.descendants()
+    program.send(signal.SIGINT)
+    program.send(signal.SIGINT)
+    assert program.end()[0] == 5
+    assert gone(processes)
+    assert status(program.run)["state"] == "cancelled"
+
+
+def test_an_interrupt_ends_a_sweep(start: Start) -> None:
+    program = start("--multirun", ENDLESS, "optimizer.lr=1e-3,2e-3")
+    first = program.run / "0_optimizer.lr=0.001"
+    while not rows(first):
+        assert program.process.poll() is None
+        time.sleep(0.1)
+    program.send(signal.SIGINT)
+    assert program.end()[0] == 5
+    assert sorted(path.name for path in program.run.iterdir()) == ["0_optimizer.lr=0.001", "multirun.yaml"]
+
+
+def test_a_mistake_in_the_data_leaves_no_run_behind(start: Start) -> None:
+    """The corrected command can have the name."""
+    code, output = start("training.steps=2", "training.global_batch_size=10000000").end()
+    assert code == 2
+    assert output.count("one global batch") == 1
+    corrected = start("training.steps=2")
+    assert corrected.end()[0] == 0
+
+
+def test_a_damaged_checkpoint_is_named(start: Start) -> None:
+    program = start("training.steps=2")
+    assert program.end()[0] == 0
+    (program.run / "checkpoints" / "step-2" / "__0_0.distcp").write_bytes(b"broken")
+    code, output = start("training.steps=4").end()
+    assert code == 4
+    assert "left no error of its own" not in output
+    assert "Checkpoint" in output

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from primus_app.backends.base import RankContext
 from primus_app.backends.patches import Patch, check_choice
+from primus_app.backends.torchtitan.device import CPU_DEVICE_ID
 from primus_app.backends.torchtitan.patches import PATCHES
 from primus_app.backends.torchtitan.support import check_support
 from primus_app.config.errors import Problem
@@ -21,7 +22,7 @@ class TorchTitanBackend:
     name = "torchtitan"
 
     def check(self, config: Config, mesh: Mesh | None) -> list[Problem]:
-        return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches())]
+        return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches()), *_missing_patches(config)]
 
     def patches(self) -> Sequence[Patch]:
         return PATCHES
@@ -52,6 +53,15 @@ class TorchTitanBackend:
             trainer.train()
         finally:
             trainer.close()
+
+
+def _missing_patches(config: Config) -> list[Problem]:
+    """A patch that the chosen hardware cannot do without, left out."""
+    choice = config.backend.patches
+    if config.hardware.vendor != "cpu" or choice == "auto" or CPU_DEVICE_ID in choice:
+        return []
+    fix = ("backend.patches=auto applies those that are needed",)
+    return [Problem("backend.patches", f"TorchTitan does not run on a CPU without the patch {CPU_DEVICE_ID}", fix)]
 
 
 BACKEND = TorchTitanBackend()

@@ -1,25 +1,34 @@
-"""TorchTitan's checkpoints, told in the run's events."""
+"""TorchTitan's checkpoints: exactly so many kept, and each told to the run."""
 
-import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchtitan.components.checkpointer import CheckpointManager
 
-logger = logging.getLogger(__name__)
-
 
 class Checkpoints(CheckpointManager):
-    """Calls ``on_saved`` with the step once a checkpoint is complete, ``on_loaded`` with the step training goes on from."""
+    """``on_saved(step, seconds)`` is called once a checkpoint is complete."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(CheckpointManager.Config):
-        pass
+        saves: bool = True
+        """Without it checkpoints are only loaded: how often a run saves may change, what it has reached may not."""
 
-    on_saved: Callable[[int], None] | None = None
+    config: Config
+    on_saved: Callable[[int, float], None] | None = None
+
+    def __init__(self, config: Config, **parts: object) -> None:
+        super().__init__(config, **parts)
+        self._saves = config.saves
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
+        if not self._saves:
+            return False
+        began = time.perf_counter()
         saved = bool(super()._save(curr_step, last_step))
+        if saved and last_step:
+            self._purge_stale_checkpoints()  # TorchTitan leaves this out after the last one.
         if saved and self.on_saved:
-            self.on_saved(curr_step)
+            self.on_saved(curr_step, time.perf_counter() - began)
         return saved

@@ -1,5 +1,6 @@
 """The numbers of a step, taken from TorchTitan and given to the recorder under our names and conventions."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +18,30 @@ class StepMetrics(MetricsProcessor):
         flops_per_token: float
         """Model FLOPs for one token of training, in the convention of the plan."""
         tokens_per_step: int
+        last_step: int
         peak_tflops: float | None
         """Dense peak of one device in the format that matrices are multiplied in; None shows no MFU."""
 
     recorder: Recorder | None = None
+    last_logged: int = 0
+    ntokens_since_last_log: int
+    eval_loss: float = math.nan
 
     def _build_metric_logger(self, **unused: Any) -> BaseLogger:
         return BaseLogger()
 
     def should_log(self, step: int) -> bool:
-        """Every ``log_freq`` steps, and the first."""
-        return step == 1 or step % self.config.log_freq == 0
+        """Every ``log_freq`` steps, the first and the last."""
+        return step in (1, self.config.last_step) or step % self.config.log_freq == 0
+
+    def go_on_after(self, step: int) -> None:
+        """Training goes on after ``step``; what loading took is no step's time."""
+        self.last_logged = step
+        self.time_last_log = time.perf_counter()
+
+    def leave_out(self, seconds: float) -> None:
+        """Time that counts towards no training step: an evaluation, the saving of a checkpoint."""
+        self.time_last_log += seconds
 
     def log(
         self,
@@ -39,18 +53,17 @@ class StepMetrics(MetricsProcessor):
     ) -> None:
         """One line of metrics; the times are means over the steps since the last one."""
         elapsed = time.perf_counter() - self.time_last_log
-        steps = max(len(self.data_loading_times), 1)
+        num_steps = step - self.last_logged
         rate = self.ntokens_since_last_log / (elapsed * self.parallel_dims.non_data_parallel_size)
         tflops = self.config.flops_per_token * rate / 1e12
         peak = self.config.peak_tflops
-        num_steps = 1 if step == 1 else self.config.log_freq
         values = {
             "loss": global_avg_loss,
             "grad_norm": grad_norm,
             "lr": next((value for name, value in (extra_metrics or {}).items() if name.startswith("lr/")), None),
             "tokens": step * self.config.tokens_per_step,
             "step_time_s": elapsed / num_steps,
-            "data_time_s": sum(self.data_loading_times) / steps,
+            "data_time_s": sum(self.data_loading_times) / num_steps,
             "tokens_per_s_per_device": rate,
             "tflops_per_device": tflops,
             "mfu": tflops / peak if peak else None,
@@ -58,16 +71,12 @@ class StepMetrics(MetricsProcessor):
         }
         if self.recorder:
             self.recorder.record(step, values)
-        self._begin_anew()
-
-    def log_validation(self, loss: float, step: int, extra_metrics: dict[str, Any] | None = None) -> None:
-        """The evaluation loss; its time counts towards no training step."""
-        if self.recorder:
-            self.recorder.record(step, {"eval_loss": loss, "eval_time_s": time.perf_counter() - self.time_last_log})
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
+        self.last_logged = step
         self.ntokens_since_last_log = 0
         self.data_loading_times.clear()
         self.time_last_log = time.perf_counter()
         self.device_memory_monitor.reset_peak_stats()
+
+    def log_validation(self, loss: float, step: int, extra_metrics: dict[str, Any] | None = None) -> None:
+        """TorchTitan's validator reports here; the evaluator records, since it knows the time."""
+        self.eval_loss = loss

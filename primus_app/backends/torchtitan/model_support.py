@@ -203,10 +203,9 @@ def _group_sizes(moe: MoeConfig) -> Iterator[Problem]:
 
 def _load_balancing(model: ModelConfig, load_balancing: LoadBalancing) -> Iterator[Problem]:
     where = "training.load_balancing"
-    if load_balancing != "none" and model.moe is None:
-        yield Problem(where, f"{model.name} has no experts to keep evenly loaded.", ("Set training.load_balancing=none.",))
-    elif load_balancing == "aux_loss":
-        yield Problem(where, "TorchTitan 0.3.0 has no auxiliary loss.", ("Set training.load_balancing=expert_bias, or none.",))
+    if load_balancing == "aux_loss":
+        other = "expert_bias, or none" if model.moe and model.moe.expert_bias else "none"
+        yield Problem(where, "TorchTitan 0.3.0 has no auxiliary loss.", (f"Set training.load_balancing={other}.",))
 
 
 def _unsupported(model: ModelConfig, field: str, what: str, fix: str) -> Problem:

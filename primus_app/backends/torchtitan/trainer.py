@@ -45,16 +45,24 @@ class RunTrainer(Trainer):
             self.recorder = Recorder(context.run, config)
         assert isinstance(self.metrics_processor, StepMetrics)
         self.metrics_processor.recorder = self.recorder
-        if isinstance(self.checkpointer, Checkpoints) and context.rank == 0:
-            self.checkpointer.on_saved = lambda step: append_event(context.run, Event.CHECKPOINT, attempt=context.attempt, step=step)
+        assert isinstance(self.checkpointer, Checkpoints)
+        self.checkpointer.on_saved = self._saved
 
     def batch_generator(self, data_iterable: Iterable[Batch]) -> Iterator[Batch]:
         """Asked for by ``train`` once it has loaded a checkpoint, or found none: here it is known which step comes next."""
+        assert isinstance(self.metrics_processor, StepMetrics)
+        self.metrics_processor.go_on_after(self.step)
         if self.recorder:
             self.recorder.go_on_after(self.step, self.context.run.attempts_dir / str(self.context.attempt))
         if self.step and self.context.rank == 0:
             append_event(self.context.run, Event.RESUMED, attempt=self.context.attempt, step=self.step)
         return super().batch_generator(data_iterable)
+
+    def _saved(self, step: int, seconds: float) -> None:
+        assert isinstance(self.metrics_processor, StepMetrics)
+        self.metrics_processor.leave_out(seconds)
+        if self.context.rank == 0:
+            append_event(self.context.run, Event.CHECKPOINT, attempt=self.context.attempt, step=step)
 
     def _reduce_by_sum(self) -> None:
         """gloo has no scaled sum, which FSDP2 asks for because TorchTitan sets its divide factor to 1."""

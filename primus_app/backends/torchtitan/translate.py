@@ -45,7 +45,7 @@ def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[S
         lr_scheduler=schedule_config(config.optimizer, config.optimizer.schedule_steps or batch.steps),
         training=_training(config, mesh, batch),
         parallelism=_parallelism(config, mesh, batch, stages),
-        checkpoint=_checkpoint(config),
+        checkpoint=_checkpoint(context),
         activation_checkpoint=RECOMPUTE[training.recompute](),
         compile=CompileConfig(enable=False),
         comm=CommConfig(save_traces_folder=f"attempts/{context.attempt}/comm_traces"),
@@ -115,10 +115,12 @@ def _modules(stage: Stage, num_stages: int) -> list[str]:
     return [*(first if stage.index == 0 else []), *layers, *(last if stage.index == num_stages - 1 else [])]
 
 
-def _checkpoint(config: Config) -> Checkpoints.Config:
+def _checkpoint(context: RankContext) -> Checkpoints.Config:
+    config, folder = context.config, context.run.checkpoints_dir
     return Checkpoints.Config(
-        enable=config.checkpoint.every > 0,
-        folder="checkpoints",
+        enable=config.checkpoint.every > 0 or folder.exists(),
+        saves=config.checkpoint.every > 0,
+        folder=folder.name,
         interval=max(config.checkpoint.every, 1),
         initial_load_model_only=False,
         last_save_model_only=False,
@@ -132,6 +134,7 @@ def _metrics(config: Config, batch: Batch) -> StepMetrics.Config:
         disable_color_printing=True,
         flops_per_token=training_flops_per_token(config.model, config.training.seq_len),
         tokens_per_step=batch.tokens_per_step,
+        last_step=batch.steps,
         peak_tflops=getattr(config.hardware.peak_tflops, config.precision.compute),
     )
 
