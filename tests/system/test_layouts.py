@@ -8,7 +8,14 @@ from tests.system.program import Start, losses, rows
 
 pytestmark = pytest.mark.slow
 
-COMMON = ("training.steps=20", "training.global_batch_size=8", "training.eval_every=20", "training.eval_steps=1", "checkpoint=none")
+COMMON = (
+    "training.steps=20",
+    "optimizer.lr=1e-3",
+    "training.global_batch_size=8",
+    "training.eval_every=20",
+    "training.eval_steps=1",
+    "checkpoint=none",
+)
 DENSE = {
     "fsdp2": ("parallel=fsdp", "cluster.devices_per_node=2"),
     "dp2": ("parallel=dp", "cluster.devices_per_node=2"),
@@ -44,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run(start: Start, place: Path, name: str, *overrides: str) -> tuple[list[float], list[float]]:
     """Losses of every step and evaluation losses."""
-    program = start(*COMMON, *overrides, workspace=place, exp_name="'" + name.replace("=", "-") + "'")
+    program = start(*COMMON, *overrides, workspace=place, exp_name=name.replace(" ", "_"))
     code, output = program.end()
     assert code == 0, output
     return losses(program.run), [row["eval_loss"] for row in rows(program.run) if "eval_loss" in row]
