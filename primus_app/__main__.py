@@ -1,5 +1,7 @@
 """The door: help, verb, configuration; every end has an exit code and, for a user's mistake, one clear message."""
 
+import errno
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -9,8 +11,11 @@ from primus_app.config.errors import ExitCode, UserError, show_problems
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the returned number is the exit code."""
+    logging.raiseExceptions = False  # Hydra logs its pages; a reader that leaves early is no error.
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
     except UserError as error:
         show_problems(error)
         return int(error.code)
@@ -18,8 +23,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return int(ExitCode.STOPPED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
         return int(ExitCode.DONE)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        print(f"error: standard output: {error.strerror}", file=sys.stderr)
+        _close_output()
+        return int(ExitCode.UNFIT_MACHINE)
+
+
+def _close_output() -> None:
+    """Nobody reads on, or nothing more can be written: what is still buffered goes nowhere, without a second error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: list[str]) -> int:

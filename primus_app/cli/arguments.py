@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from primus_app.cli.config_folder import folder_problems
-from primus_app.config.compose import Request
+from primus_app.config.compose import Request, groups
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 
@@ -18,6 +18,9 @@ VERBS = {
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
 }
 """Each verb and what it does."""
+
+SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "workspace")
+"""Keys and sections that are no groups."""
 
 OWN_FLAGS = {
     "train": {},
@@ -59,6 +62,9 @@ def split_verb(argv: Sequence[str]) -> tuple[str, list[str]]:
         return "train", rest
     if rest[0] in VERBS:
         return rest.pop(0), rest
+    if rest[0].partition(".")[0] in groups() or rest[0].partition(".")[0] in SECTIONS:
+        what = "an option" if rest[0] in groups() else "a value"
+        raise UserError(Problem(rest[0], f"needs {what}", (f"write {rest[0]}=<{what.partition(' ')[2]}>",)))
     near = nearest(rest[0], VERBS)
     raise UserError(Problem(rest[0], "no such verb", did_you_mean(near) or (f"one of {', '.join(VERBS)}; settings are key=value",)))
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from primus_app.config.errors import ExitCode
+from primus_app.plan.neighbours import count
 from primus_app.plan.plan import Plan
 from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.directory import RunDirectory
@@ -25,7 +26,7 @@ def show_start(opened: OpenedRun, attempt: int, plan: Plan) -> None:
     model = f"{plan.model_name}, {parameters.total:,} parameters, {config.backend.name} on {mesh.world} x {config.hardware.name}"
     lines = [
         ("continuing" if opened.kind == "continue" else "training", model),
-        ("for", f"{batch.steps:,} steps of {batch.tokens_per_step:,} tokens"),
+        ("for", f"{count(batch.steps, 'step')} of {batch.tokens_per_step:,} tokens"),
         ("run directory", f"{opened.run.path}{again}"),
     ]
     if opened.kind == "continue":

@@ -16,6 +16,7 @@ from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
 from primus_app.config.overrides import examine, override_value
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.launch.devices import Devices, detect_devices
+from primus_app.plan.neighbours import count
 from primus_app.run.directory import RunDirectory, run_directory
 from primus_app.run.metrics import read_metrics
 
@@ -50,7 +51,7 @@ def run_sweep(arguments: Arguments) -> ExitCode:
     with hydra_ready(request.config_dir), suppress(_Stopped):
         own = [f"hydra.sweep.dir={quoted(str(folder))}", "hydra.sweep.subdir=."]
         hydra_instance().multirun(request.config_name, job, [*request.overrides, *own], with_log_configuration=False)
-    print(f"\n{len(codes)} runs under {folder}")
+    print(f"\n{count(len(codes), 'run')} under {folder}")
     return max(codes, key=BEST_TO_WORST.index, default=ExitCode.DONE)
 
 

@@ -20,7 +20,7 @@ def load_config(request: Request, *, hardware: str) -> Config:
         UserError: with all mistakes found in the overrides and the values.
     """
     model_problems = _try_to_prepare(request)
-    request = with_hardware(request, hardware)
+    request = with_hardware(_with_length(request), hardware)
     with hydra_ready(request.config_dir):
         data, problems = _compose(request)
         if not model_problems:
@@ -45,6 +45,14 @@ def prepare_model(request: Request) -> None:
         raise UserError(NO_PATH)
     else:
         offer_huggingface(_read_model(path))
+
+
+def _with_length(request: Request) -> Request:
+    """Typed tokens take the place of the default number of steps; of a typed one they do not."""
+    typed = [override_value(request.overrides, key) for key in ("training.tokens", "training.steps")]
+    if typed[0] in (None, "null") or typed[1] is not None:
+        return request
+    return request.with_overrides([*request.overrides, "training.steps=null"])
 
 
 def with_hardware(request: Request, hardware: str) -> Request:

@@ -118,12 +118,14 @@ class TerminalView:
     def __init__(self, steps: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
+        numbers = Column(no_wrap=True, overflow="ellipsis")  # What gives way where the terminal is narrow.
         self._progress = Progress(
-            TextColumn("step"),
-            MofNCompleteColumn(),
+            TextColumn("step", table_column=Column(no_wrap=True, min_width=4)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=len(f"{steps}/{steps}"))),
             BarColumn(bar_width=16),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=numbers),
             TimeRemainingColumn(compact=True),
             console=Console(),
         )

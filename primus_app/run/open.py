@@ -20,6 +20,7 @@ from primus_app.run.what import Difference, fix_schedule, refused, total_steps, 
 
 Kind = Literal["new", "continue", "finished"]
 TRIES = 100
+LENGTH = ("training.steps", "training.tokens")
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def _open_existing(run: RunDirectory, config: Config, lock: RunLock, record: Run
 def _refusals(run: RunDirectory, record: RunRecord, found: list[Difference]) -> list[Problem]:
     """One problem for each key, then what to do about all of them."""
     problems = [Problem(item.key, f"{item.old!r} in the run, {item.new!r} now", _fix(item, record)) for item in found]
+    if all(item.key in LENGTH for item in found):
+        return problems
     keys = "this key defines" if len(found) == 1 else f"these {len(found)} keys define"
     what = f"holds another run: {keys} the loss curve, which may not change within one run"
     fix = ("start another run with exp_name=<another name>", f"or continue this one with the values in {run.config_file}")
@@ -133,8 +136,9 @@ def _refusals(run: RunDirectory, record: RunRecord, found: list[Difference]) -> 
 
 
 def _fix(item: Difference, record: RunRecord) -> tuple[str, ...]:
-    if item.key in ("training.steps", "training.tokens"):
-        return (f"a run can be made longer than its {total_steps(record.what)} steps, never shorter",)
+    if item.key in LENGTH:
+        longer = f"a run can be made longer than its {total_steps(record.what)} steps, never shorter"
+        return (longer, "or start another run with exp_name=<another name>")
     if item.key == "optimizer.schedule_steps":
         return ("the length of the schedule is fixed at the first start; training.steps alone makes a run longer",)
     return ()

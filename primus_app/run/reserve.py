@@ -30,5 +30,5 @@ def full_disk_note(folder: Path) -> str:
     with suppress(OSError):
         system = os.statvfs(folder)
         if system.f_bavail * system.f_frsize < FULL_BYTES or (system.f_files and not system.f_favail):
-            return f"; the disk of the run directory is full: {free_space(folder)}"
+            return f"; the disk of the run directory is full ({free_space(folder)}): free some space there and give the same command again"
     return ""

@@ -63,3 +63,23 @@ def test_a_card_without_an_entry_trains_on_the_figures_that_are_named() -> None:
 def test_a_workspace_that_cannot_be_made_is_refused(workspace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"workspace={workspace}"]) == ExitCode.UNFIT_MACHINE
     assert "workspace=" in capsys.readouterr().err
+
+
+def test_tokens_take_the_place_of_the_default_steps() -> None:
+    checked = training.check_training(Request(("training.tokens=4096",)), LAPTOP)
+    assert checked.plan.batch is not None
+    assert (checked.config.training.steps, checked.plan.batch.steps) == (None, 2)
+
+
+@pytest.mark.parametrize(("word", "advice"), [("model", "model=<option>"), ("training.steps", "training.steps=<value>")])
+def test_a_word_without_a_value_is_no_verb(word: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word]) == ExitCode.BAD_REQUEST
+    assert advice in capsys.readouterr().err
+
+
+def test_hardware_is_held_against_what_the_machine_has() -> None:
+    node = Devices("h200", 8, ("NVIDIA H200",) * 8, memory_gib=512.0)
+    for name in ("mi300x", "cpu"):
+        error = refused(f"hardware={name}", devices=node)
+        assert error.code == ExitCode.UNFIT_MACHINE
+        assert "h200" in str(error)

@@ -97,6 +97,7 @@ def test_all_problems_come_at_once() -> None:
         "cluster.devices_per_node=8",
         "parallel.schedule=gpipe",
         "training.tokens=1000",
+        "training.steps=5",
         "training.seq_len=4096",
         "training.load_balancing=aux_loss",
         "optimizer.warmup_steps=500",

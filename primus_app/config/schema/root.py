@@ -11,8 +11,9 @@ from primus_app.config.schema.recipe import DataConfig, OptimizerConfig, Precisi
 
 
 def _inside_workspace(name: str) -> str:
-    if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
-        raise ValueError("names a folder inside the workspace: no empty part, no . and no ..")
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or part.startswith(".tmp-") for part in parts) or not name.isprintable():
+        raise ValueError("names a folder inside the workspace: no empty part, no . and .., nothing that begins with .tmp-, no line breaks")
     return name
 
 
