@@ -126,7 +126,7 @@ print("again", *(patch.id for patch in apply_patches("auto", patches)))
     done = in_process(code, tmp_path)
     assert done.returncode == 0, done.stderr
     applied = next(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("applied"))
-    assert [name for name in applied if name != "torch-distributed-set-timeout"] == ON_A_CPU
+    assert [name for name in applied if not name.startswith("torch-")] == ON_A_CPU  # Those mend an older torch.
     assert ("torch-distributed-set-timeout" in applied) == (not hasattr(torch.distributed, "set_timeout"))
     for patch in TORCHTITAN:
         said = f"patch {patch.id} applied to {patch.target}, because {patch.condition}" in done.stdout
