@@ -195,10 +195,27 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(start: Start) -> None:
     assert corrected.end()[0] == 0
 
 
-def test_a_damaged_checkpoint_is_named(start: Start) -> None:
+def _damage(run: Path, step: int) -> None:
+    (run / "checkpoints" / f"step-{step}" / "__0_0.distcp").write_bytes(b"broken")
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(start: Start) -> None:
+    unbroken = start("training.steps=8", "optimizer.schedule_steps=6", exp_name="unbroken")
+    assert unbroken.end()[0] == 0
+    assert start("training.steps=6", "checkpoint.every=3").end()[0] == 0
+    program = start("training.steps=8", "checkpoint.every=3")
+    _damage(program.run, 6)
+    code, output = program.end()
+    assert code == 0, output
+    assert losses(program.run) == losses(unbroken.run)
+    warnings = (program.run / "logs" / "pre_trainer" / "rank-0" / "warning.log").read_text()
+    assert "checkpoint step-6 is damaged, going back to step-3" in warnings
+
+
+def test_a_damaged_checkpoint_without_an_older_one_is_the_cause_that_is_told(start: Start) -> None:
     program = start("training.steps=2")
     assert program.end()[0] == 0
-    (program.run / "checkpoints" / "step-2" / "__0_0.distcp").write_bytes(b"broken")
+    _damage(program.run, 2)
     code, output = start("training.steps=4").end()
     assert code == 4
     assert "left no error of its own" not in output

@@ -1,10 +1,17 @@
 """TorchTitan's checkpoints: exactly so many kept, and each told to the run."""
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from torch.distributed.checkpoint.api import CheckpointException
 from torchtitan.components.checkpointer import CheckpointManager
+
+from primus_app.run.checkpoints import complete_checkpoints
+
+logger = logging.getLogger(__name__)
 
 
 class Checkpoints(CheckpointManager):
@@ -21,6 +28,19 @@ class Checkpoints(CheckpointManager):
     def __init__(self, config: Config, **parts: object) -> None:
         super().__init__(config, **parts)
         self._saves = config.saves
+
+    def _load(self, step: int = -1) -> bool:
+        """From the newest complete checkpoint; a damaged one is passed over, with a warning, for the next older."""
+        steps = complete_checkpoints(Path(self.folder)) if step == -1 else []
+        for place, candidate in enumerate(steps):
+            try:
+                return bool(super()._load(candidate))
+            except CheckpointException as error:
+                if place + 1 == len(steps):
+                    raise
+                older = steps[place + 1]
+                logger.warning("checkpoint step-%d is damaged, going back to step-%d: %s", candidate, older, error)
+        return bool(super()._load(step))
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
         if not self._saves:
