@@ -40,12 +40,12 @@ def run_sweep(arguments: Arguments) -> ExitCode:
         hydra = HydraConfig.get()
         number, overrides = int(hydra.job.num), list(hydra.overrides.task)
         swept = [text for text in overrides if text.partition("=")[0].lstrip("+") in keys]
-        exp_name = f"{name}/{job_name(number, swept)}"
+        own_folder = job_name(number, swept)
         print(f"\njob {number}: {' '.join(swept)}", flush=True)
-        codes.append(_run_job(request.with_overrides(overrides), devices, exp_name))
+        codes.append(_run_job(request.with_overrides(overrides), devices, f"{name}/{own_folder}"))
         if codes[-1] == ExitCode.STOPPED:
             raise _Stopped
-        return _objective(folder.parent / exp_name)
+        return _objective(folder / own_folder)
 
     _offer_any_model()
     with hydra_ready(request.config_dir), suppress(_Stopped):
