@@ -11,10 +11,12 @@ from typing import Any
 from primus_app.cli.arguments import Arguments
 from primus_app.cli.hydra_flags import hydra_instance
 from primus_app.cli.training import check_training, record_and_run
-from primus_app.config.compose import Request, hydra_ready, offer_huggingface, quoted
+from primus_app.config.compose import Request, compose, composition_errors, hydra_ready, offer_huggingface, quoted
 from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
+from primus_app.config.kinds import schema_leaves
 from primus_app.config.overrides import examine, override_value
 from primus_app.config.schema import Config, ModelConfig
+from primus_app.config.validate import validate
 from primus_app.launch.devices import Devices, detect_devices
 from primus_app.plan.neighbours import count
 from primus_app.run.directory import RunDirectory, run_directory
@@ -107,17 +109,47 @@ def _check_jobs(request: Request, devices: Devices, problems: list[Problem]) -> 
         *examined.problems,
         *(_foreign_launcher(text) for text in request.overrides if text.startswith("hydra/launcher=")),
     ]
-    found, code = {str(problem): problem for problem in problems}, ExitCode.BAD_REQUEST
-    configs = []
-    for overrides in _jobs(request.with_overrides(examined.good)):
-        try:
-            configs.append(check_training(request.with_overrides(overrides), devices).config)
-        except UserError as error:
-            code = error.code if not problems else code
-            found |= {str(problem): problem for problem in error.problems}
-    if found:
-        raise UserError(list(found.values()), code)
-    return configs[0]
+    request = request.with_overrides(examined.good)
+    jobs = _jobs(request)
+    config, code, more = _check_job(request.with_overrides(jobs[0]), devices)
+    problems += _bad_values(request, jobs[0])
+    found = {str(problem): problem for problem in (*problems, *more)}
+    for overrides in jobs[1:] if not found else ():  # Each costs a composition; with mistakes known, they can wait.
+        _, code, more = _check_job(request.with_overrides(overrides), devices)
+        found |= {str(problem): problem for problem in more}
+    if found or config is None:
+        raise UserError(list(found.values()), ExitCode.BAD_REQUEST if problems else code)
+    return config
+
+
+def _check_job(request: Request, devices: Devices) -> tuple[Config | None, ExitCode, Sequence[Problem]]:
+    try:
+        return check_training(request, devices).config, ExitCode.DONE, ()
+    except UserError as error:
+        return None, error.code, error.problems
+
+
+def _bad_values(request: Request, first: Sequence[str]) -> list[Problem]:
+    """What is wrong with the swept values, each looked at in the place of the first job's."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parser = OverridesParser.create()
+    parsed = parser.parse_overrides(list(request.overrides))
+    swept = [override for override in parsed if override.is_discrete_sweep() and override.key_or_group in schema_leaves()]
+    problems: list[Problem] = []
+    with hydra_ready(request.config_dir), suppress(*composition_errors()):
+        data = compose(request.with_overrides(first)) if swept else {}
+        for override in swept:
+            for text in override.sweep_string_iterator():
+                value = parser.parse_override(f"{override.key_or_group}={text}").value()
+                found = validate(_with_value(data, override.key_or_group, value))
+                problems += [problem for problem in found if problem.where == override.key_or_group] if isinstance(found, list) else []
+    return problems
+
+
+def _with_value(data: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    name, _, rest = key.partition(".")
+    return {**data, name: _with_value(data.get(name) or {}, rest, value) if rest else value}
 
 
 def _jobs(request: Request) -> list[list[str]]:
