@@ -46,7 +46,7 @@ def test_a_run_learns_and_leaves_a_complete_directory(start: Start) -> None:
     assert [row["step"] for row in rows(run) if "eval_loss" in row] == [20, 40]
     assert status(run)["state"] == "completed"
     assert status(run)["step"] == 40
-    assert events(run) == ["data_prepared", "started", "checkpoint", "completed"]
+    assert events(run) == ["data_prepared", "started", "evaluation", "checkpoint", "evaluation", "completed"]
     assert str(run) in output
     assert "loss" in output
     assert yaml.safe_load((run / "config.yaml").read_text())["cluster"]["devices_per_node"] == 1
