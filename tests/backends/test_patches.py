@@ -157,7 +157,8 @@ def test_every_patch_is_tried_without_its_target() -> None:
     assert set(REMOVALS) == {patch.id for patch in TORCHTITAN}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if "sleep" in name else ()) for name in REMOVALS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REMOVALS)
 def test_a_patch_whose_target_is_gone_names_itself_and_the_target(tmp_path: Path, name: str) -> None:
     removal, target = REMOVALS[name]
     code = f"""

@@ -10,6 +10,8 @@ import pytest
 
 import primus_app
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(primus_app.__file__).parents[1]
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 FILES = re.findall(r"`(mine/\S+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -140,6 +140,7 @@ def default(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return native("", place), place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", REACHES)
 def test_a_setting_reaches_torchtitan(default: tuple[str, Path], overrides: str) -> None:
     assert problems(overrides) == []
