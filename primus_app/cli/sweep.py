@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,8 @@ from primus_app.cli.training import check_training, record_and_run
 from primus_app.config.compose import Request, compose, composition_errors, hydra_ready, offer_huggingface, quoted
 from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
 from primus_app.config.kinds import schema_leaves
-from primus_app.config.overrides import examine, override_value
+from primus_app.config.load import with_hardware
+from primus_app.config.overrides import Examined, examine, examine_shape, override_value
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.config.validate import validate
 from primus_app.launch.devices import Devices, detect_devices
@@ -32,7 +33,9 @@ def run_sweep(arguments: Arguments) -> ExitCode:
     devices = detect_devices()
     name = override_value(arguments.request.overrides, "exp_name") or f"sweep-{datetime.now():%m%d-%H%M%S}"
     request = arguments.request.with_overrides([text for text in arguments.request.overrides if not _names_the_run(text)])
-    folder = _folder(_check_jobs(request, devices, _name_problems(name)), name)
+    with hydra_ready(request.config_dir):
+        first = _check_jobs(request, devices, _name_problems(name))
+    folder = _folder(first, name)
     codes: list[ExitCode] = []
     keys = _swept_keys(request)
 
@@ -96,30 +99,33 @@ def job_name(number: int, swept: Sequence[str]) -> str:
 
 
 def _check_jobs(request: Request, devices: Devices, problems: list[Problem]) -> Config:
-    """The first job's configuration, after all jobs have been checked.
+    """The first job's configuration, after all jobs have been checked. Call inside ``hydra_ready``.
 
     Raises:
         UserError: with the mistakes of all jobs, each once.
     """
     _offer_any_model()
-    with hydra_ready(request.config_dir):
-        examined = examine(request, multirun=True)
-    problems = [
-        *problems,
-        *examined.problems,
-        *(_foreign_launcher(text) for text in request.overrides if text.startswith("hydra/launcher=")),
-    ]
-    request = request.with_overrides(examined.good)
-    jobs = _jobs(request)
-    config, code, more = _check_job(request.with_overrides(jobs[0]), devices)
-    problems += _bad_values(request, jobs[0])
+    good, jobs, problems = _examined(request, examine_shape, problems)
+    config, code, more = _check_job(good.with_overrides(jobs[0]), devices)
+    if more:  # A wrong key is told as it was typed, with all the values of its sweep.
+        good, jobs, problems = _examined(request, examine, problems)
+        config, code, more = _check_job(good.with_overrides(jobs[0]), devices)
+    problems += _bad_values(good, jobs[0], devices)
     found = {str(problem): problem for problem in (*problems, *more)}
-    for overrides in jobs[1:] if not found else ():  # Each costs a composition; with mistakes known, they can wait.
-        _, code, more = _check_job(request.with_overrides(overrides), devices)
+    for overrides in jobs[1:] if not found else ():  # With mistakes known, they can wait.
+        _, code, more = _check_job(good.with_overrides(overrides), devices)
         found |= {str(problem): problem for problem in more}
     if found or config is None:
         raise UserError(list(found.values()), ExitCode.BAD_REQUEST if problems else code)
     return config
+
+
+def _examined(request: Request, look: Callable[..., Examined], problems: list[Problem]) -> tuple[Request, list[list[str]], list[Problem]]:
+    """The request without its mistakes, its jobs' overrides, and the mistakes."""
+    examined = look(request, multirun=True)
+    foreign = (_foreign_launcher(text) for text in request.overrides if text.startswith("hydra/launcher="))
+    good = request.with_overrides(examined.good)
+    return good, _jobs(good), list(dict.fromkeys((*problems, *examined.problems, *foreign)))
 
 
 def _check_job(request: Request, devices: Devices) -> tuple[Config | None, ExitCode, Sequence[Problem]]:
@@ -129,7 +135,7 @@ def _check_job(request: Request, devices: Devices) -> tuple[Config | None, ExitC
         return None, error.code, error.problems
 
 
-def _bad_values(request: Request, first: Sequence[str]) -> list[Problem]:
+def _bad_values(request: Request, first: Sequence[str], devices: Devices) -> list[Problem]:
     """What is wrong with the swept values, each looked at in the place of the first job's."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -137,8 +143,8 @@ def _bad_values(request: Request, first: Sequence[str]) -> list[Problem]:
     parsed = parser.parse_overrides(list(request.overrides))
     swept = [override for override in parsed if override.is_discrete_sweep() and override.key_or_group in schema_leaves()]
     problems: list[Problem] = []
-    with hydra_ready(request.config_dir), suppress(*composition_errors()):
-        data = compose(request.with_overrides(first)) if swept else {}
+    with suppress(*composition_errors()):
+        data = compose(with_hardware(request.with_overrides(first), devices.option)) if swept else {}
         for override in swept:
             for text in override.sweep_string_iterator():
                 value = parser.parse_override(f"{override.key_or_group}={text}").value()

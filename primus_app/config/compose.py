@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_app.config.location import conf_dir
+from primus_app.config.merged import forget_merged, merged
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _READY: list[str | None] = []
 """The folders of the ``hydra_ready`` that are open, innermost last."""
+
+_OFFERED: list[dict[str, Any]] = []
+"""The model that ``offer_huggingface`` has stored, if any."""
 
 RESERVED_GROUPS = ("hydra", "huggingface")
 """Groups that are not the user's to choose from."""
@@ -46,6 +50,7 @@ def hydra_ready(config_dir: str | None = None) -> Iterator[None]:
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     _READY.append(config_dir)
+    forget_merged()
     try:
         with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             if config_dir:
@@ -53,6 +58,7 @@ def hydra_ready(config_dir: str | None = None) -> Iterator[None]:
             yield
     finally:
         _READY.pop()
+        forget_merged()
         GlobalHydra.instance().hydra = outer
 
 
@@ -82,7 +88,9 @@ def compose_node(request: Request, *, with_hydra: bool = False) -> DictConfig:
     with suppress(KeyError, OSError):  # A container's user may have no entry in the passwd file.
         os.environ.setdefault("USER", getpass.getuser())
     overrides = [*request.overrides, *search_path(request)]
-    return hydra_compose(request.config_name, overrides=overrides, return_hydra_config=with_hydra)
+    if with_hydra:
+        return hydra_compose(request.config_name, overrides=overrides, return_hydra_config=True)
+    return merged(request.config_name, overrides, offered=repr(_OFFERED))
 
 
 def search_path(request: Request) -> list[str]:
@@ -118,7 +126,9 @@ def offer_huggingface(model: dict[str, Any]) -> None:
     """Give conf/model/hf.yaml the keys read from a config.json, so that overrides of them work like any other."""
     from hydra.core.config_store import ConfigStore
 
-    ConfigStore.instance().store(group="huggingface", name="config", node=model, provider="primus_app")
+    if [model] != _OFFERED:
+        _OFFERED[:] = [model]
+        ConfigStore.instance().store(group="huggingface", name="config", node=model, provider="primus_app")
 
 
 def groups(config_dir: str | None = None) -> dict[str, list[str]]:
