@@ -112,7 +112,8 @@ def _flag_advice(unknown: str, known: Sequence[str]) -> tuple[str, ...]:
     word, _, value = unknown.partition("=")
     if near := nearest(word, [flag for flag in known if flag.startswith("--")], cutoff=0.75):
         return did_you_mean(near)
-    keys = nearest_keys(word.strip("-").replace("-", "_"), schema_leaves())
+    name = word.strip("-").replace("-", "_")
+    keys = [name] if name in groups() else nearest_keys(name, schema_leaves())
     typed = (key if "=" in key else f"{key}={value or '<value>'}" for key in keys)
     return tuple(line.replace("did you mean", "settings have no dashes: did you mean") for line in did_you_mean(typed)) or (
         "see `primus --help`",

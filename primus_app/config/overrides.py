@@ -113,6 +113,8 @@ def _syntax_advice(text: str) -> str:
         return f"write {text}=<value>" if is_key else "write key=value, without spaces around ="
     if not re.fullmatch(r"[\w./@+~-]+", key):
         return "a key is words joined by dots"
+    if value.startswith("="):
+        return f"write {key}{value}"
     for opening, closing in ("[]", "{}", "()"):
         if value.startswith(opening) and value.count(opening) > value.count(closing):
             return f"the {opening} is never closed by {closing}"

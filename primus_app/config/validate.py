@@ -1,5 +1,6 @@
 """From plain composed data to the frozen Config, or to a list of problems in the user's words."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,7 +33,8 @@ def shown(value: Any) -> str:
     """A value as it is typed: null, true, [98.0, 2.0]; text in quotes."""
     if isinstance(value, str):
         return repr(value)
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n").removesuffix("\n...")
+    return re.sub(r"\.(inf|nan)\b", r"\1", text)
 
 
 def _misplaced_truths(data: dict[str, Any]) -> Iterator[Problem]:

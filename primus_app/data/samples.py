@@ -12,6 +12,8 @@ from primus_app.data.order import SampleOrder
 from primus_app.data.prepared import PreparedData, SplitData, SplitName
 from primus_app.data.windows import Windows
 
+VALIDATION_SEED = 0
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -22,8 +24,7 @@ class Sample:
 
 
 class Samples:
-    """All samples of a split. Training shuffles anew in each epoch; validation reads the windows in order and, past the last one,
-    begins again (``num_windows`` says where; None is endless)."""
+    """All samples of a split, shuffled anew in each epoch; the validation's order is the same for all runs."""
 
     def __init__(self, windows: Windows | MockWindows, order: SampleOrder | None) -> None:
         self._windows = windows
@@ -34,7 +35,7 @@ class Samples:
         """Window that is read as sample ``global_index``, counting from 0."""
         if self._order is not None:
             return self._order.window_of(global_index)
-        return global_index if self.num_windows is None else global_index % self.num_windows
+        return global_index
 
     def sample(self, global_index: int) -> Sample:
         """Sample ``global_index`` of the run; see ``order.global_sample_index``."""
@@ -54,7 +55,8 @@ def open_samples(prepared: PreparedData, split: SplitName, *, seq_len: int, seed
         mock = MockWindows(prepared.vocab_size, seq_len, split=split, seed=seed, document_mask=document_mask)
         return Samples(mock, None)
     windows = _open_windows(data, seq_len, document_mask)
-    return Samples(windows, SampleOrder(len(windows), seed) if split == "train" else None)
+    # In the order of the files, a short evaluation would see one document only.
+    return Samples(windows, SampleOrder(len(windows), seed if split == "train" else VALIDATION_SEED))
 
 
 def _open_windows(data: SplitData, seq_len: int, document_mask: bool) -> Windows:

@@ -112,7 +112,8 @@ def _size_problems(training: TrainingConfig, micro: int, dp: int, rhythm: Rhythm
         what = f"{_micro_batches(size, micro, dp)} a step, and the {schedule} schedule needs a multiple of pp {rhythm.multiple_of}"
     else:
         what = f"{_micro_batches(size, micro, dp)} a step, and the {schedule} schedule needs at least one for each of pp {rhythm.at_least}"
-    return [Problem("training.global_batch_size", what, _size_fixes(size, micro, dp, rhythm))]
+    where = "training.global_batch_size" if training.micro_batch_size == "auto" else "training.micro_batch_size"
+    return [Problem(where, what, _size_fixes(size, micro, dp, rhythm))]
 
 
 def _micro_batches(size: int, micro: int, dp: int) -> str:

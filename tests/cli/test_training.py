@@ -38,7 +38,7 @@ def test_a_wrong_request_is_told_together_with_what_is_missing() -> None:
     error = refused("parallel=fsdp", "parallel.dp_shard=4", "training.micro_batch_size=3", "training.load_balancing=aux_loss")
     assert error.code == ExitCode.BAD_REQUEST
     wheres = [problem.where for problem in error.problems]
-    assert {"training.global_batch_size", "training.load_balancing", "parallel"} <= set(wheres)
+    assert {"training.micro_batch_size", "training.load_balancing", "parallel"} <= set(wheres)
 
 
 def test_what_the_engine_cannot_do_is_refused_once_the_devices_are_there() -> None:

@@ -9,6 +9,7 @@ import pytest
 from primus_app.config.errors import UserError
 from primus_app.config.schema import DataConfig
 from primus_app.data import PreparedData, SplitData, open_samples, prepare
+from primus_app.data.order import SampleOrder
 
 DOCUMENTS = [[10 * d + i for i in range(5)] for d in range(20)]
 
@@ -82,26 +83,27 @@ def test_digest_follows_content_and_split_not_place(write_pair, tmp_path: Path) 
     assert len({digest(DOCUMENTS), digest(changed, "c"), digest(DOCUMENTS, split=(1.0, 1.0)), digest(DOCUMENTS, split=(1.0, 0.0))}) == 4
 
 
-def test_training_reads_each_window_once_an_epoch_and_validation_in_order(write_pair, tmp_path: Path) -> None:
+def test_each_split_reads_each_window_once_an_epoch_and_validation_the_same_for_all_seeds(write_pair, tmp_path: Path) -> None:
     got = prepared(indexed(write_pair(DOCUMENTS), tmp_path))
     stream = np.concatenate(DOCUMENTS)
-    train = open_samples(got, "train", seq_len=4, seed=1, document_mask=False)
-    assert train.num_windows == 18
-    for epoch in (0, 1):
-        read = {int(train.sample(index).tokens[0]) for index in range(18 * epoch, 18 * (epoch + 1))}
-        assert read == set(stream[:72:4].tolist())
-    valid = open_samples(got, "valid", seq_len=4, seed=1, document_mask=False)
-    assert valid.num_windows == 6
-    assert [valid.sample(index).tokens.tolist() for index in (0, 5, 6)] == [stream[a : a + 5].tolist() for a in (75, 95, 75)]
+    for name, windows, first in (("train", 18, 0), ("valid", 6, 75)):
+        split = open_samples(got, name, seq_len=4, seed=1, document_mask=False)
+        assert split.num_windows == windows
+        for epoch in (0, 1):
+            read = {tuple(split.sample(index).tokens.tolist()) for index in range(windows * epoch, windows * (epoch + 1))}
+            assert read == {tuple(stream[at : at + 5].tolist()) for at in range(first, first + 4 * windows, 4)}
+    orders = [[open_samples(got, "valid", seq_len=4, seed=seed, document_mask=False).window_of(i) for i in range(12)] for seed in (1, 2)]
+    assert orders[0] == orders[1] == [SampleOrder(6, 0).window_of(i) for i in range(12)]
 
 
 def test_document_mask_reaches_the_positions(write_pair, tmp_path: Path) -> None:
     got = prepared(indexed(write_pair(DOCUMENTS), tmp_path))
-    masked = open_samples(got, "valid", seq_len=4, seed=0, document_mask=True).sample(1)
+    place = [SampleOrder(6, 0).window_of(i) for i in range(6)].index(1)
+    masked = open_samples(got, "valid", seq_len=4, seed=0, document_mask=True).sample(place)
     assert masked.tokens.tolist() == [154, 160, 161, 162, 163]
     assert masked.positions.tolist() == [0, 0, 1, 2]
     assert masked.positions.dtype == np.int64
-    assert open_samples(got, "valid", seq_len=4, seed=0, document_mask=False).sample(1).positions.tolist() == [0, 1, 2, 3]
+    assert open_samples(got, "valid", seq_len=4, seed=0, document_mask=False).sample(place).positions.tolist() == [0, 1, 2, 3]
 
 
 def test_files_that_changed_after_preparation(write_pair, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_the_length_is_checked_without_a_mesh() -> None:
 
 def test_a_global_batch_that_does_not_divide() -> None:
     problem = only_problem(training(global_batch_size=24, micro_batch_size=8), 2)
-    assert problem.where == "training.global_batch_size"
+    assert problem.where == "training.micro_batch_size"
     assert problem.what == "global_batch_size 24 is not divisible by micro_batch_size 8 x dp 2 = 16"
     assert problem.fix == (
         "training.micro_batch_size=6 or training.micro_batch_size=12 (same loss curve)",

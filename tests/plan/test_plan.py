@@ -140,7 +140,7 @@ def test_the_tp_offered_by_the_mesh_is_one_that_the_model_allows() -> None:
 
 def test_a_pipeline_needs_a_micro_batch_for_each_stage_under_torch_1f1b() -> None:
     whole = ("parallel=pp2", "training.global_batch_size=8", "training.micro_batch_size=8")
-    assert wheres(plan_of(*whole)) == ["training.global_batch_size"]
+    assert wheres(plan_of(*whole)) == ["training.micro_batch_size"]
     assert plan_of(*whole, "parallel.schedule=gpipe").problems == ()
     assert plan_of("parallel=pp2", "training.global_batch_size=8", "training.micro_batch_size=4").problems == ()
 

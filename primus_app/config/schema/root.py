@@ -17,7 +17,14 @@ def _inside_workspace(name: str) -> str:
     return name
 
 
-FolderName = Annotated[str, AfterValidator(_inside_workspace)]
+def _one_folder(name: str) -> str:
+    if "/" in name:
+        raise ValueError("names one folder: no /")
+    return _inside_workspace(name)
+
+
+FolderName = Annotated[str, AfterValidator(_one_folder)]
+FolderPath = Annotated[str, AfterValidator(_inside_workspace)]
 
 
 class CheckpointConfig(Section):
@@ -40,7 +47,7 @@ class Config(Section):
 
     work_group: FolderName = how("primus", "First folder under the workspace, to tell teams apart.")
     user_name: FolderName = how(REQUIRED, "Second folder; the user's login by default.")
-    exp_name: FolderName | None = how(None, "Third folder, the run's name; None makes a unique readable one.")
+    exp_name: FolderPath | None = how(None, "Third folder, the run's name; None makes a unique readable one.")
     workspace: str = how("output", "Folder that holds all runs.", min_length=1)
     model: ModelConfig = what(REQUIRED, "The model.")
     training: TrainingConfig = what(REQUIRED, "How long and on how much at a time.")
