@@ -12,7 +12,8 @@ import pytest
 
 from primus_app.config.errors import UserError
 from primus_app.run.directory import RunDirectory
-from primus_app.run.metrics import MetricsWriter, after_newline, read_metrics
+from primus_app.run.files import after_newline
+from primus_app.run.metrics import MetricsWriter, read_metrics
 
 
 @pytest.fixture
