@@ -108,7 +108,8 @@ def last_step(run: RunDirectory) -> int | None:
     """The step of the last complete line, None where there is none or it is damaged; for an account that must not fail."""
     with suppress(OSError, UserError), run.metrics_file.open("rb") as file:
         end = after_newline(file.fileno(), os.fstat(file.fileno()).st_size)
-        line = os.pread(file.fileno(), end, after_newline(file.fileno(), end - 1))
+        start = after_newline(file.fileno(), end - 1)
+        line = os.pread(file.fileno(), end - start, start)
         return int(_parse(run.metrics_file, line.decode("utf-8", "backslashreplace"), "last")["step"]) if line else None
     return None
 
