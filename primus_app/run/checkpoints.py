@@ -26,11 +26,15 @@ def unfinished_checkpoints(folder: Path) -> list[int]:
 
 
 def remove_unfinished(run: RunDirectory) -> list[int]:
-    """Delete the unfinished checkpoints of a run that nobody is training; their steps. They can never be loaded, and take up space."""
+    """Delete the unfinished checkpoints of a run that nobody is training; the steps of those that are gone.
+
+    They can never be loaded, and take up space; one that the file system does not let go of is merely passed over.
+    """
     steps = unfinished_checkpoints(run.checkpoints_dir)
     for step in steps:
         shutil.rmtree(run.checkpoints_dir / f"step-{step}", ignore_errors=True)
-    return steps
+    left = unfinished_checkpoints(run.checkpoints_dir)
+    return [step for step in steps if step not in left]
 
 
 def surplus_checkpoints(folder: Path, keep: int, newest: int) -> list[Path]:

@@ -120,12 +120,12 @@ def test_five_kills_do_not_show(
 
 
 def test_kills_and_changes_of_layout_do_not_show(start: Start, unbroken: Callable[..., Curve]) -> None:
-    """With checkpoints in the background: fsdp2, then tp2, then pp2, then one process."""
+    """With checkpoints in the background: fsdp2, then pp2, which has an evaluation to make up for, then tp2, then one process."""
     killed_again_and_again(
         start,
-        ((*FSDP2, *ASYNC), just_after_one_in_the_background),
-        ((*TP2, *ASYNC), writing_a_checkpoint),
-        ((*PP2, *ASYNC), in_a_step),
+        ((*FSDP2, *ASYNC), evaluating),
+        ((*PP2, *ASYNC), writing_a_checkpoint),
+        ((*TP2, *ASYNC), in_a_step),
     )
     program = start(*SETTINGS)
     code, output = program.end()
