@@ -48,6 +48,10 @@ class Recorder:
 
             self._board = SummaryWriter(str(self._run.tensorboard_dir), max_queue=1000, purge_step=step + 1)
 
+    def has(self, step: int, name: str) -> bool:
+        """Whether the last line is of ``step`` and has ``name``."""
+        return self._metrics.has(step, name)
+
     def record(self, step: int, values: dict[str, Any]) -> None:
         """One line for ``step``; None means unknown and is left out of TensorBoard and the log."""
         self._metrics.write({"step": step, **values})
@@ -57,6 +61,7 @@ class Recorder:
         if self._board:
             for name, value in known.items():
                 self._board.add_scalar(name, value, step)
+            self._board.flush()  # Half a millisecond; a kill would lose up to two minutes, which no later attempt computes again.
         logger.info("step %d: %s", step, ", ".join(text.format(known[name]) for name, text in TEXT.items() if name in known))
 
     def close(self) -> None:

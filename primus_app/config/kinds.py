@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from primus_app.config.schema import Config
+from primus_app.config.schema.base import keys_of
 
 BOUNDS = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
 """The attribute of a constraint that pydantic keeps with a field, and how it is said."""
@@ -18,7 +19,7 @@ BOUNDS = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
 def schema_fields(model: type[BaseModel] = Config, prefix: str = "") -> dict[str, FieldInfo]:
     """The fields of ``model`` by dotted key, each section before what is in it."""
     found: dict[str, FieldInfo] = {}
-    for name, field in model.model_fields.items():
+    for name, (_, field) in keys_of(model).items():
         found[prefix + name] = field
         if section := section_of(field.annotation):
             found |= schema_fields(section, f"{prefix}{name}.")

@@ -6,6 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from json import JSONDecodeError
 from pathlib import Path
@@ -16,6 +17,7 @@ from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.environment import export, rank_environment
 from primus_app.launch.signals import ENDING_SIGNALS, state_of
+from primus_app.launch.tidy import drop_unfinished, tidy_up
 from primus_app.run.directory import RunDirectory
 from primus_app.run.events import Event, append_event
 from primus_app.run.files import json_text, write_atomic
@@ -62,6 +64,10 @@ def main(run_path: str, attempt: str) -> int:
     outcome = _attempt(run, number, folder, config)
     for ending in ENDING_SIGNALS:
         signal.signal(ending, signal.SIG_IGN)
+    if outcome.state is State.FAILED:
+        # A disk that has filled up is freed of what could not be finished; after a signal there may be no time.
+        with suppress(UserError):
+            drop_unfinished(run, number)
     reserve.give_up()
     _account(run, number, outcome)
     return int(outcome.code)
@@ -76,6 +82,7 @@ def _attempt(run: RunDirectory, number: int, folder: Path, config: Config) -> Ou
 
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)  # The launcher started this process with them held back.
+        tidy_up(run, number)
         _prepare_data(run, folder, config)
         return _run_ranks(run, number, folder, config)
     except UserError as error:

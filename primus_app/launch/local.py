@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -13,7 +14,9 @@ from primus_app.config.errors import ExitCode, UserError
 from primus_app.launch.signals import ENDING_SIGNALS, state_of
 from primus_app.launch.watch import watch
 from primus_app.run.directory import RunDirectory
+from primus_app.run.events import Event, append_event
 from primus_app.run.lock import RunLock
+from primus_app.run.metrics import last_step
 from primus_app.run.status import State, Status, read_status, write_status
 
 ENDINGS = (State.COMPLETED, State.FAILED, State.PREEMPTED, State.CANCELLED)
@@ -73,7 +76,8 @@ def _account_for_agent(run: RunDirectory, attempt: int, code: int, stopped_by: i
         cause = f"the node agent was killed by signal {-code}" if code < 0 else f"the node agent ended with code {code}"
         status = Status(State.FAILED, attempt, cause, log=str(run.attempts_dir / str(attempt) / "agent.log"), exit_code=int(end))
     with suppress(UserError):  # The agent has said why; this is the disk refusing once more.
-        write_status(run, status)
+        write_status(run, replace(status, step=last_step(run)))
+        append_event(run, Event(status.state), attempt=attempt, cause=status.cause, rank=None)
     return end
 
 

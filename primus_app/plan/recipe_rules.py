@@ -32,6 +32,8 @@ def check_effects(config: Config) -> list[Problem]:
         problems.append(Problem("training.eval_steps", "has no effect with eval_every=0, which never evaluates", ("leave it out",)))
     if checkpoint.every == 0 and _is_set(checkpoint, "keep"):
         problems.append(Problem("checkpoint.keep", "has no effect with every=0, which saves no checkpoint", ("leave it out",)))
+    if checkpoint.every == 0 and checkpoint.async_:
+        problems.append(Problem("checkpoint.async", "has no effect with every=0, which saves no checkpoint", ("leave it out",)))
     if data.source == "mock" and data.cache_dir is not None:
         problems.append(Problem("data.cache_dir", "has no effect on data=mock, which is made as it is read", ("leave it out",)))
     return problems

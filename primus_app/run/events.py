@@ -3,12 +3,13 @@
 import json
 import os
 import socket
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
 from primus_app.run.clock import utc_now
 from primus_app.run.directory import RunDirectory
-from primus_app.run.files import append_line, complete_lines, explain_os_errors
+from primus_app.run.files import after_newline, append_line, complete_lines, explain_os_errors
 
 
 class Event(StrEnum):
@@ -18,6 +19,8 @@ class Event(StrEnum):
     RESUMED = "resumed"
     DATA_PREPARED = "data_prepared"
     CHECKPOINT = "checkpoint"
+    CHECKPOINT_DELETED = "checkpoint_deleted"
+    """An unfinished one; those that are too many go without an event."""
     EVALUATION = "evaluation"
     METRICS_DROPPED = "metrics_dropped"
     SIGNAL = "signal"
@@ -37,6 +40,12 @@ def append_event(run: RunDirectory, event: str, **fields: Any) -> None:
         raise ValueError(f"fields of an event may not be named {sorted(clash)}")
     with explain_os_errors(run.events_file, "writing down an event"):
         append_line(run.events_file, stamp | fields)
+
+
+def mend_events(run: RunDirectory) -> None:
+    """Cut a last line that a kill or a full disk has torn; only while this process holds the run and nobody else appends."""
+    with explain_os_errors(run.events_file, "cutting a torn event"), suppress(FileNotFoundError), run.events_file.open("rb+") as file:
+        file.truncate(after_newline(file.fileno(), os.fstat(file.fileno()).st_size))
 
 
 def read_events(run: RunDirectory) -> list[dict[str, Any]]:

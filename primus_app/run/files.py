@@ -9,12 +9,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from primus_app.config.errors import ExitCode, Problem, UserError
 
 T = TypeVar("T")
 
 TEMPORARY_PREFIX = ".tmp-"
 """Names that begin so are ours, unfinished, and may be deleted when no process holds the run."""
+
+BLOCK = 1 << 16
 
 ELSEWHERE = "or choose another place with workspace=<folder>"
 
@@ -128,6 +132,17 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
         os.close(fd)
 
 
+def after_newline(fd: int, end: int) -> int:
+    """The offset after the last newline before ``end``; 0 when there is none."""
+    while end > 0:
+        start = max(0, end - BLOCK)
+        at = os.pread(fd, end - start, start).rfind(b"\n")
+        if at >= 0:
+            return start + at + 1
+        end = start
+    return 0
+
+
 def read_text(path: Path) -> str | None:
     """The file's text, None when there is none."""
     with explain_os_errors(path, "reading it"):
@@ -145,9 +160,25 @@ def parse_file(path: Path, parse: Callable[[str], T]) -> T | None:
     try:
         return parse(text)
     except ValueError as error:
-        reason = ": ".join(line.strip() for line in str(error).splitlines()[:3])
+        reason = _damage(error) if isinstance(error, ValidationError) else ": ".join(line.strip() for line in str(error).splitlines()[:3])
         fix = "something other than this program has changed it: restore it from a copy, or start anew with exp_name=<another name>"
         raise UserError(Problem(str(path), f"this file cannot be read ({reason})", (fix,))) from error
+
+
+def _damage(error: ValidationError) -> str:
+    """What is wrong in a file of ours, key by key."""
+    found = []
+    for detail in error.errors(include_url=False):
+        key = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "json_invalid":
+            found.append(f"it is not JSON: {detail['ctx']['error']}")
+        elif not key:
+            found.append("it does not hold what this program writes there")
+        elif detail["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument"):
+            found.append(f"{key} is missing" if detail["type"] == "missing" else f"no such key: {key}")
+        else:
+            found.append(f"{key} may not be {json.dumps(detail['input'], default=str)[:80]}")
+    return "; ".join(dict.fromkeys(found))
 
 
 def complete_lines(path: Path) -> list[str]:

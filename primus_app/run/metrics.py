@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,12 +12,12 @@ from typing import Any, Self
 from primus_app.config.errors import Problem, UserError
 from primus_app.run.clock import utc_now
 from primus_app.run.directory import RunDirectory
-from primus_app.run.files import append_all, complete_lines, encode, explain_os_errors, json_line, write_atomic
+from primus_app.run.files import after_newline, append_all, complete_lines, encode, explain_os_errors, json_line, write_atomic
 
-BLOCK = 1 << 16
 STAMP = {"step", "time"}
 DROPPED = "metrics_dropped.jsonl"
 """The file in an attempt's folder with the lines that this attempt computes again."""
+DAMAGED_SHOWN = 5
 
 
 class MetricsWriter:
@@ -32,7 +33,7 @@ class MetricsWriter:
             end = after_newline(fd, os.fstat(fd).st_size)
             os.ftruncate(fd, end)
             last = os.pread(fd, end, after_newline(fd, end - 1)) if end else b""
-        row = _parse(self.path, last.decode(), "last") if last else {}
+        row = _parse(self.path, last.decode("utf-8", "backslashreplace"), "last") if last else {}
         self.last_step: int | None = row.get("step")
         self._last_keys = row.keys() - STAMP
         return fd
@@ -51,6 +52,10 @@ class MetricsWriter:
             append_all(self._fd, encode(json_line(line)))
         self._last_keys = keys | (self._last_keys if step == self.last_step else set())
         self.last_step = step
+
+    def has(self, step: int, key: str) -> bool:
+        """Whether the last line is of ``step`` and has ``key``."""
+        return self.last_step == step and key in self._last_keys
 
     def truncate_after(self, step: int, attempt_dir: Path) -> int:
         """Take the lines after ``step`` out, into attempt_dir/metrics_dropped.jsonl; the number of lines taken.
@@ -84,15 +89,29 @@ def read_metrics(run: RunDirectory) -> list[dict[str, Any]]:
     return [_parse(run.metrics_file, line, number) for number, line in enumerate(complete_lines(run.metrics_file), 1) if line]
 
 
-def after_newline(fd: int, end: int) -> int:
-    """The offset after the last newline before ``end``; 0 when there is none."""
-    while end > 0:
-        start = max(0, end - BLOCK)
-        at = os.pread(fd, end - start, start).rfind(b"\n")
-        if at >= 0:
-            return start + at + 1
-        end = start
-    return 0
+def check_metrics(run: RunDirectory) -> list[Problem]:
+    """What in metrics.jsonl something else has damaged, one problem a line, at most DAMAGED_SHOWN: before anything starts."""
+    problems: list[Problem] = []
+    with explain_os_errors(run.metrics_file, "reading the metrics"), suppress(FileNotFoundError), run.metrics_file.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line[:-1] and line.endswith(b"\n"):  # A torn last line is cut by the writer.
+                try:
+                    _parse(run.metrics_file, line.decode("utf-8", "backslashreplace"), number)
+                except UserError as error:
+                    problems += error.problems
+                    if len(problems) == DAMAGED_SHOWN:
+                        break
+    return problems
+
+
+def last_step(run: RunDirectory) -> int | None:
+    """The step of the last complete line, None where there is none or it is damaged; for an account that must not fail."""
+    with suppress(OSError, UserError), run.metrics_file.open("rb") as file:
+        end = after_newline(file.fileno(), os.fstat(file.fileno()).st_size)
+        start = after_newline(file.fileno(), end - 1)
+        line = os.pread(file.fileno(), end - start, start)
+        return int(_parse(run.metrics_file, line.decode("utf-8", "backslashreplace"), "last")["step"]) if line else None
+    return None
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:

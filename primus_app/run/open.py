@@ -13,6 +13,7 @@ from primus_app.run.directory import Attempt, RunDirectory, new_attempt, run_dir
 from primus_app.run.environment import describe_environment
 from primus_app.run.files import explain_os_errors
 from primus_app.run.lock import RunLock, acquire_lock, remove_empty
+from primus_app.run.metrics import check_metrics
 from primus_app.run.record import RunRecord, raise_steps, read_record
 from primus_app.run.snapshot import is_leftover, remove, remove_leftovers, remove_snapshot, write_attempt_snapshot, write_snapshot
 from primus_app.run.status import State, read_status, write_status
@@ -115,12 +116,14 @@ def _open_existing(run: RunDirectory, config: Config, lock: RunLock, record: Run
     old, new = total_steps(record.what), total_steps(what)
     status = read_status(run)
     completed = status is not None and status.state is State.COMPLETED
+    kind: Kind = "finished" if completed and new == old else "continue"
+    if kind == "continue" and (damaged := check_metrics(run)):
+        raise UserError(damaged)
     if new > old:
         # First the state, then the length: killed in between, the run is merely looked at once more.
         if status is not None and completed:
             write_status(run, replace(status, state=State.CREATED, exit_code=None, time=utc_now()))
         raise_steps(run, record, what)
-    kind: Kind = "finished" if completed and new == old else "continue"
     return OpenedRun(run, config, kind, lock, raised_from=old if new > old else None)
 
 

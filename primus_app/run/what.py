@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from primus_app.config.schema import Config
+from primus_app.config.schema.base import keys_of
 
 LENGTH_KEYS = ("training.steps", "training.tokens")
 """How long a run goes on; may be raised, since the schedule has its own length."""
@@ -33,8 +34,8 @@ def what_of(config: Config) -> What:
 
 
 def _leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
+    for name, (attribute, field) in keys_of(type(section)).items():
+        value = getattr(section, attribute)
         if isinstance(value, BaseModel):
             yield from _leaves(value, f"{prefix}{name}.")
         elif half_of(field) == "what":
@@ -52,7 +53,7 @@ def half_of(field: FieldInfo) -> str:
 def plain(value: Any) -> Any:
     """The same value in lists, dicts and scalars, as YAML and JSON give it back."""
     if isinstance(value, BaseModel):
-        return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+        return {name: plain(getattr(value, attribute)) for name, (attribute, _) in keys_of(type(value)).items()}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -119,7 +120,7 @@ def _default(key: str) -> Any:
     *path, name = key.split(".")
     for part in path:
         section = _section_type(section.model_fields[part]) if section and part in section.model_fields else None
-    field = section.model_fields.get(name) if section else None
+    _, field = keys_of(section).get(name, (name, None)) if section else (name, None)
     return None if field is None or field.is_required() else field.get_default(call_default_factory=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from primus_app.run.directory import RunDirectory
-from primus_app.run.events import Event, append_event, read_events
+from primus_app.run.events import Event, append_event, mend_events, read_events
 
 
 def test_an_event_says_when_where_and_what(tmp_path: Path) -> None:
@@ -32,6 +32,18 @@ def test_a_torn_last_line_is_left_out_and_a_torn_line_inside_is_told(tmp_path: P
     assert [event["event"] for event in read_events(run)] == ["started"]
     append_event(run, "completed")
     assert [event["event"] for event in read_events(run)] == ["started", "unreadable", "completed"]
+
+
+def test_a_torn_last_line_is_mended(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    mend_events(run)
+    assert not run.events_file.exists()
+    append_event(run, "started")
+    whole = run.events_file.read_bytes()
+    for torn in (b"", b'{"time": "20'):
+        run.events_file.write_bytes(whole + torn)
+        mend_events(run)
+        assert run.events_file.read_bytes() == whole
 
 
 def test_the_stamp_cannot_be_forged(tmp_path: Path) -> None:

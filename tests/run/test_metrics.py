@@ -12,7 +12,8 @@ import pytest
 
 from primus_app.config.errors import UserError
 from primus_app.run.directory import RunDirectory
-from primus_app.run.metrics import MetricsWriter, after_newline, read_metrics
+from primus_app.run.files import after_newline
+from primus_app.run.metrics import MetricsWriter, check_metrics, last_step, read_metrics
 
 
 @pytest.fixture
@@ -149,3 +150,28 @@ for step in itertools.count(1):
     steps = _steps(run)
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) >= max(said, default=50)
+
+
+def test_every_damaged_line_is_found_before_anything_starts(run: RunDirectory) -> None:
+    assert check_metrics(run) == []
+    _write(run, 1, 2)
+    whole = run.metrics_file.read_bytes()
+    run.metrics_file.write_bytes(whole + b'{"step": 3, "lo')  # Torn by a kill: its writer cuts it.
+    assert check_metrics(run) == []
+    run.metrics_file.write_bytes(b"\x00\x00\n" + whole + b'{"loss": 1}\n\xff\n')
+    assert [problem.where.rpartition(", ")[2] for problem in check_metrics(run)] == ["line 1", "line 4", "line 5"]
+    run.metrics_file.write_bytes(b"rubbish\n" * 1000)
+    assert len(check_metrics(run)) == 5
+
+
+def test_the_last_step_without_opening_to_write(run: RunDirectory) -> None:
+    assert last_step(run) is None
+    run.metrics_file.touch()
+    assert last_step(run) is None
+    _write(run, 1, 2)
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 3')
+    assert last_step(run) == 2
+    assert run.metrics_file.read_text().endswith('{"step": 3')
+    run.metrics_file.write_text("rubbish\n")
+    assert last_step(run) is None

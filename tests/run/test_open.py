@@ -306,3 +306,14 @@ def test_run_json_is_what_jq_would_see(config: Config) -> None:
     data = json.loads(start(config).run.run_file.read_text())
     assert set(data) == {"id", "created", "what", "what_digest", "schedule_steps", "data_digest", "history"}
     assert data["what"]["optimizer.schedule_steps"] == 200
+
+
+def test_damaged_metrics_are_refused_before_anything_is_written(config: Config) -> None:
+    first = start(config)
+    first.run.metrics_file.write_text('{"step": 1, "loss": 5.0}\nrubbish\n')
+    before = tree(first.run.path)
+    with pytest.raises(UserError, match=r"metrics\.jsonl, line 2: this is no line of metrics"):
+        open_run(with_value(config, "training.steps", lambda steps: steps + 1))
+    assert tree(first.run.path) == before
+    first.run.metrics_file.write_text('{"step": 1, "loss": 5.0}\n{"st')
+    assert start(config).kind == "continue"

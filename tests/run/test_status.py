@@ -19,9 +19,20 @@ def test_what_is_written_is_read_and_none_before(tmp_path: Path) -> None:
     assert status.time.endswith("+00:00")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "napping"}', '{"state": "failed", "rank": "first"}'])
-def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is not JSON: EOF while parsing a value at line 1 column 0"),
+        ("{", "it is not JSON: EOF while parsing an object at line 1 column 1"),
+        ("[]", "it does not hold what this program writes there"),
+        ("{}", "state is missing"),
+        ('{"state": "napping"}', 'state may not be "napping"'),
+        ('{"state": "failed", "rank": "first"}', 'rank may not be "first"'),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, text: str, reason: str) -> None:
     run = RunDirectory(tmp_path)
     run.status_file.write_text(text)
-    with pytest.raises(UserError, match=r"status\.json: this file cannot be read"):
+    with pytest.raises(UserError) as caught:
         read_status(run)
+    assert str(caught.value).splitlines()[0] == f"{run.status_file}: this file cannot be read ({reason})"

@@ -45,6 +45,9 @@ class Program:
         """The node agent and the ranks."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
+    def agent(self) -> psutil.Process:
+        return next(child for child in self.descendants() if "primus_app.launch.start agent" in " ".join(child.cmdline()))
+
     def ranks(self) -> dict[int, psutil.Process]:
         found = [child for child in self.descendants() if "primus_app.launch.start rank" in " ".join(child.cmdline())]
         return {int(child.environ()["RANK"]): child for child in found}

@@ -100,13 +100,32 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_disk_that_fills_up_during_training_is_the_cause_that_is_told(start: Start, disk: Path) -> None:
-    program = start("training.steps=40", "checkpoint.every=5", workspace=disk)
+@pytest.mark.parametrize("writing", ["false", "true"])
+def test_a_disk_that_fills_up_during_training_is_the_cause_that_is_told(start: Start, disk: Path, writing: str) -> None:
+    program = start("training.steps=40", "checkpoint.every=5", f"checkpoint.async={writing}", workspace=disk)
     code, output = program.end()
     assert code == 4
+    assert "rank 0 failed first: RuntimeError: the checkpoint of step 5 could not be written (rank 0: " in output
     assert "the disk of the run directory is full" in output
     assert "Traceback" not in output
     assert status(program.run)["state"] == "failed"
+    assert "checkpoint" not in events(program.run)
+    assert list((program.run / "checkpoints").iterdir()) == []
+    assert "note: checkpoint step-5 was not finished and has been deleted" in output
+
+
+def test_a_killed_agent_is_accounted_for_by_the_launcher(start: Start) -> None:
+    program = start(ENDLESS)
+    program.wait_for_step(3)
+    processes = program.descendants()
+    program.agent().kill()
+    code, output = program.end()
+    assert code == 4
+    assert "the node agent was killed by signal 9" in output
+    assert gone(processes)
+    assert status(program.run)["state"] == "failed"
+    assert rows(program.run)[-1]["step"] - status(program.run)["step"] in (0, 1)  # The rank may have ended a moment later.
+    assert events(program.run)[-1] == "failed"
 
 
 def test_a_full_disk_refuses_before_anything_is_written(start: Start, disk: Path) -> None:

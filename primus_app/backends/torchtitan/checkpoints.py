@@ -1,21 +1,28 @@
-"""TorchTitan's checkpoints: exactly so many kept, and each told to the run."""
+"""TorchTitan's checkpoints: exactly so many kept, and each told to the run once it is complete."""
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch.distributed.checkpoint.api import CheckpointException
 from torchtitan.components.checkpointer import CheckpointManager
 
-from primus_app.run.checkpoints import complete_checkpoints
+from primus_app.run.checkpoints import complete_checkpoints, surplus_checkpoints, unmark
 
 logger = logging.getLogger(__name__)
 
 
 class Checkpoints(CheckpointManager):
-    """``on_saved(step, seconds)`` is called once a checkpoint is complete."""
+    """``on_saved(step)`` is called on every rank once a checkpoint is complete, ``on_pause(seconds)`` with the time training stood still.
+
+    Written in the background, a checkpoint is found complete, or failed, when the trainer next asks for one, which it does at
+    the end of every step.
+    """
 
     @dataclass(kw_only=True, slots=True)
     class Config(CheckpointManager.Config):
@@ -23,7 +30,11 @@ class Checkpoints(CheckpointManager):
         """Without it checkpoints are only loaded: how often a run saves may change, what it has reached may not."""
 
     config: Config
-    on_saved: Callable[[int, float], None] | None = None
+    save_future: Future[None] | None
+    on_saved: Callable[[int], None] | None = None
+    on_pause: Callable[[float], None] | None = None
+    _under_way: int = 0
+    """The step that is being written in the background while ``save_future`` is there."""
 
     def __init__(self, config: Config, **parts: object) -> None:
         super().__init__(config, **parts)
@@ -34,21 +45,73 @@ class Checkpoints(CheckpointManager):
         steps = complete_checkpoints(Path(self.folder)) if step == -1 else []
         for place, candidate in enumerate(steps):
             try:
-                return bool(super()._load(candidate))
+                loaded = bool(super()._load(candidate))
             except CheckpointException as error:
                 if place + 1 == len(steps):
                     raise
                 older = steps[place + 1]
                 logger.warning("checkpoint step-%d is damaged, going back to step-%d: %s", candidate, older, error)
+            else:
+                self._remove_surplus(candidate)  # A kill may have come between the last save and this.
+                return loaded
         return bool(super()._load(step))
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
         if not self._saves:
             return False
+        if self.save_future is not None and self.save_future.done():
+            self.maybe_wait_for_saving()
+        if not self._should_save(curr_step, last_step):
+            return False
         began = time.perf_counter()
-        saved = bool(super()._save(curr_step, last_step))
-        if saved and last_step:
-            self._purge_stale_checkpoints()  # TorchTitan leaves this out after the last one.
-        if saved and self.on_saved:
-            self.on_saved(curr_step, time.perf_counter() - began)
-        return saved
+        if torch.distributed.get_rank() == 0:
+            # Writing over a damaged one; no rank writes a file before all have told rank 0 what they will write.
+            unmark(Path(self._create_checkpoint_id(curr_step)))
+        with _told(curr_step):
+            super()._save(curr_step, last_step)
+        if self.save_future is None:
+            self._complete(curr_step)
+        else:
+            self._under_way = curr_step
+        if self.on_pause:
+            self.on_pause(time.perf_counter() - began)
+        return True
+
+    def _wait_for_saving(self) -> None:
+        assert self.save_future is not None
+        future, self.save_future = self.save_future, None
+        with _told(self._under_way):
+            future.result()
+        self._complete(self._under_way)
+
+    def _complete(self, step: int) -> None:
+        if self.on_saved:
+            self.on_saved(step)
+        self._remove_surplus(step)
+
+    def _purge_stale_checkpoints(self) -> None:
+        """Nothing yet: TorchTitan asks as soon as a save has begun, and not after the last one."""
+
+    def _remove_surplus(self, newest: int) -> None:
+        if self._saves and self._should_purge():
+            for path in surplus_checkpoints(Path(self.folder), self.keep_latest_k, newest):
+                unmark(path)
+                self.purge_queue.put(str(path))
+
+    def _close(self) -> None:
+        """Reached with a save under way only when training has failed: what it had written so far is worth the wait."""
+        try:
+            self.maybe_wait_for_saving()
+        except Exception as error:
+            logger.warning("%s", error)
+        super()._close()
+
+
+@contextmanager
+def _told(step: int) -> Iterator[None]:
+    """What goes wrong while ``step`` is written, as one sentence that names the rank: torch's own is a traceback of every rank."""
+    try:
+        yield
+    except CheckpointException as error:
+        causes = [f"rank {rank}: {type(cause).__name__}: {cause}" for rank, (cause, _) in sorted(error.failures.items())]
+        raise RuntimeError(f"the checkpoint of step {step} could not be written ({'; '.join(causes[:2])})") from error

@@ -47,6 +47,7 @@ class RunTrainer(Trainer):
         self.metrics_processor.recorder = self.recorder
         assert isinstance(self.checkpointer, Checkpoints)
         self.checkpointer.on_saved = self._saved
+        self.checkpointer.on_pause = self.metrics_processor.leave_out
 
     def batch_generator(self, data_iterable: Iterable[Batch]) -> Iterator[Batch]:
         """Asked for by ``train`` once it has loaded a checkpoint, or found none: here it is known which step comes next."""
@@ -56,11 +57,20 @@ class RunTrainer(Trainer):
             self.recorder.go_on_after(self.step, self.context.run.attempts_dir / str(self.context.attempt))
         if self.step and self.context.rank == 0:
             append_event(self.context.run, Event.RESUMED, attempt=self.context.attempt, step=self.step)
+        if self.step and self._owes_evaluation():
+            self.validator.validate(self.model_parts, self.step)
         return super().batch_generator(data_iterable)
 
-    def _saved(self, step: int, seconds: float) -> None:
-        assert isinstance(self.metrics_processor, StepMetrics)
-        self.metrics_processor.leave_out(seconds)
+    def _owes_evaluation(self) -> bool:
+        """Whether the last attempt ended between the checkpoint of this step and its evaluation, which comes after it."""
+        if not self.config.validator.enable or not self.validator.should_validate(self.step):
+            return False
+        done = bool(self.recorder and self.recorder.has(self.step, "eval_loss"))
+        answer = torch.tensor(int(done), device=self.device)
+        torch.distributed.all_reduce(answer, torch.distributed.ReduceOp.MAX)  # Only one rank has the records.
+        return not answer.item()
+
+    def _saved(self, step: int) -> None:
         if self.context.rank == 0:
             append_event(self.context.run, Event.CHECKPOINT, attempt=self.context.attempt, step=step)
 

@@ -125,6 +125,7 @@ def _checkpoint(context: RankContext) -> Checkpoints.Config:
         initial_load_model_only=False,
         last_save_model_only=False,
         keep_latest_k=config.checkpoint.keep,
+        async_mode="async" if config.checkpoint.async_ else "disabled",
     )
 
 

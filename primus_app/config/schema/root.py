@@ -32,6 +32,11 @@ class CheckpointConfig(Section):
 
     every: int = how(100, "Steps between two checkpoints; one more at the end. 0 saves none.", unit="steps", ge=0)
     keep: int = how(2, "Newest checkpoints that are kept; 0 keeps all.", ge=0)
+    async_: bool = how(
+        False,
+        "Whether training goes on while a checkpoint is written, for one copy of the state in the host's memory.",
+        alias="async",
+    )
 
 
 class LoggingConfig(Section):

@@ -60,6 +60,7 @@ REACHES = (
     "checkpoint.every=7",
     "checkpoint.every=0",
     "checkpoint.keep=7",
+    "checkpoint.async=true",
     "logging.every=7",
     "model.rope_theta=500000",
     "model.rms_norm_eps=1e-6",
