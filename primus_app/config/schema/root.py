@@ -25,6 +25,15 @@ class CheckpointConfig(Section):
 
     every: int = how(100, "Steps between two checkpoints; one more at the end. 0 saves none.", unit="steps", ge=0)
     keep: int = how(2, "Newest checkpoints that are kept; 0 keeps all.", ge=0)
+    load: str | None = how(
+        None,
+        "Where a new run takes its first weights from: a run directory, one of its step folders, or a Hugging Face folder with "
+        "safetensors; weights only, the optimizer and the schedule start anew. The weights count as what, their place does not.",
+        min_length=1,
+    )
+    load_digest: str | None = what(
+        None, "Names the weights of checkpoint.load; filled in at the first start, and held against them if given."
+    )
 
 
 class LoggingConfig(Section):
