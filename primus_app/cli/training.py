@@ -16,6 +16,7 @@ from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
 from primus_app.plan.devices import Machine, check_devices
+from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.environment import describe_environment
 from primus_app.run.open import open_run, record_start
@@ -79,6 +80,8 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
         attempt = record_start(opened, request.overrides, plan.to_dict(), sys.argv, environment)
         if checked.devices.unused:
             print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
+        for note in notes(config, plan.mesh):
+            print(f"note: {note}", file=sys.stderr)
         show_start(opened, attempt.number, plan)
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
         if code in (ExitCode.BAD_REQUEST, ExitCode.UNFIT_MACHINE):

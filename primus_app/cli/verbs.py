@@ -34,6 +34,7 @@ def show_plan(arguments: Arguments) -> ExitCode:
     """Print the plan; its problems make the exit code 2."""
     from primus_app.backends.base import load_backend
     from primus_app.cli.training import load, load_problems
+    from primus_app.plan.notes import notes
     from primus_app.plan.plan import make_plan
 
     devices = detect_devices()
@@ -49,4 +50,6 @@ def show_plan(arguments: Arguments) -> ExitCode:
         render_plan(plan)
         for problem in refused:
             print(f"note: backend={config.backend.name} does not train this: {problem}")
+        for note in notes(config, plan.mesh):
+            print(f"note: {note}")
     return ExitCode.BAD_REQUEST if plan.problems else ExitCode.DONE

@@ -52,7 +52,7 @@ def find_saved_step(path: Path, step: int | None = None, *, where: str) -> Saved
         UserError: at ``where``, for a folder that is no run, a step that is not there or not complete.
     """
     run = run_of(path)
-    record = read_record(run)
+    record = read_record(run) if run.path.is_dir() else None
     if record is None:
         raise UserError(Problem(where, _no_run(path), ("give a run directory, or checkpoints/step-<n> in one",)))
     complete = complete_checkpoints(run.checkpoints_dir)
