@@ -10,7 +10,7 @@ from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.schema import DataConfig
 from primus_app.data.tokenizer import build_tokenizer
-from primus_app.run.files import TEMPORARY_PREFIX, explain_os_errors, free_space, json_text, sync_folder
+from primus_app.run.files import TEMPORARY_PREFIX, free_space, json_text, sync_folder
 from primus_app.run.saved_step import SavedStep
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
@@ -19,6 +19,7 @@ TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
 )
+ELSEWHERE = ("choose another place with --output DIR",)
 SPARE_BYTES = 16 << 20
 """Room for headers, configuration and tokenizer beside the weights."""
 
@@ -45,22 +46,24 @@ def write_folder(step: SavedStep, output: Path, dtype: str) -> int:
     """
     model = step.config.model
     export = load_backend(step.config.backend.name).export_hf(model, step.folder, dtype)
-    with explain_os_errors(output, "writing the Hugging Face folder"):
+    temporary = output.parent / f"{TEMPORARY_PREFIX}{output.name}-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
         output.parent.mkdir(parents=True, exist_ok=True)
         _require_room(output.parent, export)
-        temporary = output.parent / f"{TEMPORARY_PREFIX}{output.name}-{os.getpid()}-{secrets.token_hex(4)}"
         temporary.mkdir()
-        try:
-            settings = config_json(model, dtype=TORCH_NAMES[dtype], end_of_document=end_of_document(step.config.data))
-            (temporary / "config.json").write_text(json_text(settings), encoding="utf-8")
-            for file in tokenizer_files(step.config.data.tokenizer):
-                shutil.copyfile(file, temporary / file.name)
-            export.write(temporary)
-            _share(temporary)
-            temporary.rename(output)
-            sync_folder(output.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        settings = config_json(model, dtype=TORCH_NAMES[dtype], end_of_document=end_of_document(step.config.data))
+        (temporary / "config.json").write_text(json_text(settings), encoding="utf-8")
+        for file in tokenizer_files(step.config.data.tokenizer):
+            shutil.copyfile(file, temporary / file.name)
+        export.write(temporary)
+        _share(temporary)
+        temporary.rename(output)
+        sync_folder(output.parent)
+    except OSError as error:
+        what = f"{error.strerror or error} while writing it; {free_space(output)}"
+        raise UserError(Problem(str(output), what, ELSEWHERE), ExitCode.UNFIT_MACHINE) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return export.num_bytes
 
 
@@ -88,5 +91,4 @@ def _require_room(folder: Path, export: WeightExport) -> None:
     needed = export.num_bytes + SPARE_BYTES
     if shutil.disk_usage(folder).free < needed:
         what = f"the weights need {needed / 2**30:.2f} GiB, and {free_space(folder)}"
-        fix = ("free some space there, or choose another place with --output DIR", "--dtype bf16 halves the size of fp32")
-        raise UserError(Problem(str(folder), what, fix), ExitCode.UNFIT_MACHINE)
+        raise UserError(Problem(str(folder), what, (*ELSEWHERE, "--dtype bf16 halves the size of fp32")), ExitCode.UNFIT_MACHINE)

@@ -9,7 +9,7 @@ def notes(config: Config, mesh: Mesh | None) -> list[str]:
     found = []
     if config.model.init == "native" and config.checkpoint.load is None and mesh is not None and mesh.world > 1:
         found.append(
-            f"model.init=native on {mesh.world} ranks: the engine draws each rank's weights by itself, so another layout begins with others "
-            "and gives another curve; model.init=seeded does not"
+            f"model.init=native on {mesh.world} ranks: the engine draws each rank's weights by itself, so another layout begins with "
+            "others and gives another curve; model.init=seeded does not"
         )
     return found

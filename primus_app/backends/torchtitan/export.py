@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.api import CheckpointException
 from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
@@ -57,11 +58,11 @@ class Exporter:
         return sum(part.num_bytes for part in self.parts)
 
     def write(self, folder: Path) -> None:
-        """model.safetensors, or several files and their index; in memory is one file at a time."""
+        """model.safetensors, or several files and their index; in memory is one file at a time. Raises OSError where it cannot."""
         files = list(divide(self.parts, FILE_BYTES))
         names = [WHOLE] if len(files) == 1 else [f"model-{number:05}-of-{len(files):05}.safetensors" for number in range(1, len(files) + 1)]
         for name, parts in zip(names, files, strict=True):
-            save_file(self._tensors(parts), folder / name, {"format": "pt"})
+            _save(self._tensors(parts), folder / name)
         if len(files) > 1:
             places = {tensor: name for name, parts in zip(names, files, strict=True) for part in parts for tensor in part.exported}
             index = {"metadata": {"total_size": self.num_bytes}, "weight_map": places}
@@ -85,6 +86,13 @@ class Exporter:
         # A copy, since experts are views of one tensor, which the format does not take.
         whole = torch.contiguous_format
         return {name: value.to(self._type(name), copy=True, memory_format=whole) for name, value in self._adapter.to_hf(native).items()}
+
+
+def _save(tensors: dict[str, torch.Tensor], file: Path) -> None:
+    try:
+        save_file(tensors, file, {"format": "pt"})
+    except SafetensorError as error:  # how the library tells a full disk
+        raise OSError(str(error)) from error
 
 
 def _unreadable(folder: Path, error: BaseException) -> Problem:

@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from primus_app.config.errors import UserError
 from primus_app.config.huggingface import load_huggingface
 from primus_app.config.schema import ModelConfig
 from primus_app.data.prepared import PreparedData
@@ -160,6 +161,33 @@ def test_what_balancing_has_moved_goes_along(source: Source) -> None:
     biases = [weight for name, weight in weights.items() if name.endswith("e_score_correction_bias")]
     assert len(biases) == 3
     assert all(bias.any() for bias in biases)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a file system needs root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_without_room_is_refused_and_stays_clean(source: Source, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from primus_app.backends import hf_folder
+
+    step = find_saved_step(source("llama_tiny")[0], where="test")
+    with pytest.raises(UserError, match=r"the weights need 0\.02 GiB, and 1\.0 of 1\.0 MiB free"):
+        hf_folder.write_folder(step, disk / "new", "fp32")
+    monkeypatch.setattr(hf_folder, "_require_room", lambda *given: None)  # as if it had filled up meanwhile
+    with pytest.raises(UserError, match="No space left on device") as caught:
+        hf_folder.write_folder(step, disk / "new", "fp32")
+    assert caught.value.code == 3
+    assert list(disk.iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "kind", "layout"), LOADS)
