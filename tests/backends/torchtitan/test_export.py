@@ -103,6 +103,24 @@ def test_what_is_exported_loads_back_bit_for_bit(
     _same(other, module)
 
 
+@pytest.mark.parametrize("name", ["llama_tiny", "deepseek_v3_tiny"])
+def test_a_checkpoint_loads_bit_for_bit_whole_and_as_a_pipeline_stage(name: str, model_of: Any, checkpoint: Any, seeded_model: Any) -> None:
+    from primus_app.backends.torchtitan.load import load_checkpoint
+
+    model = model_of(name)
+    module, step = checkpoint(model)
+    other = seeded_model(model, 4)
+    load_checkpoint([other], step)
+    _same(other, module)
+    first, last = seeded_model(model, 5), seeded_model(model, 5)
+    first.norm = first.lm_head = last.tok_embeddings = None
+    del first.layers["2"], first.layers["3"], last.layers["0"], last.layers["1"]
+    load_checkpoint([first, last], step)
+    stages = first.state_dict() | last.state_dict()
+    assert stages.keys() == module.state_dict().keys()
+    assert all(torch.equal(value, module.state_dict()[key]) for key, value in stages.items())
+
+
 def test_transformers_own_files_load(model_of: Any, checkpoint: Any, seeded_model: Any, tmp_path: Path) -> None:
     """Saved by transformers in several small files with an index."""
     from primus_app.backends.torchtitan.load import load_weights
