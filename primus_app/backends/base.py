@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from primus_app.backends.patches import Patch
 from primus_app.config.errors import Problem
-from primus_app.config.schema import Config
+from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
 
 if TYPE_CHECKING:
@@ -28,6 +29,17 @@ class RankContext:
     world_size: int
 
 
+class WeightExport(Protocol):
+    """The weights of one checkpoint, ready to be written; ``num_bytes`` is the size of all tensors."""
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    def write(self, folder: Path) -> None:
+        """model.safetensors into ``folder``, or several files and their index; UserError for a damaged checkpoint."""
+        ...
+
+
 class Backend(Protocol):
     """One engine. ``check`` and ``patches`` are asked before launch and import neither torch nor the engine."""
 
@@ -46,6 +58,10 @@ class Backend(Protocol):
 
     def train(self, context: RankContext) -> None:
         """Train on this rank until the last step; raises what went wrong."""
+        ...
+
+    def export_hf(self, model: ModelConfig, step_folder: Path, dtype: str) -> WeightExport:
+        """The weights of ``model`` in a checkpoint of this engine, under Hugging Face's names; ``dtype`` is fp32 or bf16."""
         ...
 
 

@@ -25,7 +25,7 @@ class HfParameter:
 
 
 def hf_parameters(model: ModelConfig) -> Iterator[HfParameter]:
-    """Every weight of ``model`` in order; buffers (the router's selection bias) and a tied output layer are not weights."""
+    """Every weight of ``model`` in order; buffers (see ``hf_buffers``) and a tied output layer are not weights."""
     yield HfParameter("model.embed_tokens.weight", (model.vocab_size, model.hidden_size), "normal")
     for layer in range(model.num_hidden_layers):
         prefix = f"model.layers.{layer}."
@@ -36,6 +36,13 @@ def hf_parameters(model: ModelConfig) -> Iterator[HfParameter]:
     yield _norm("model.norm", model.hidden_size)
     if not model.tie_word_embeddings:
         yield HfParameter("lm_head.weight", (model.vocab_size, model.hidden_size), "normal")
+
+
+def hf_buffers(model: ModelConfig) -> Iterator[HfParameter]:
+    """What a checkpoint holds beside the weights: the selection bias of each router, by training.load_balancing, not by gradients."""
+    if model.moe is not None and model.moe.expert_bias:
+        for layer in range(model.moe.first_k_dense_replace, model.num_hidden_layers):
+            yield HfParameter(f"model.layers.{layer}.mlp.gate.e_score_correction_bias", (model.moe.num_experts,), "zeros")
 
 
 def initial_std(model: ModelConfig, kind: Kind) -> float:

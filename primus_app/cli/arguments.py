@@ -16,8 +16,12 @@ from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
+    "convert": "write a run's weights for other programs: primus convert <run directory> --to hf",
 }
 """Each verb and what it does."""
+
+PLAIN_VERBS = ("convert",)
+"""Verbs on files: plain arguments follow, no settings; Hydra is not imported."""
 
 SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "workspace")
 """Keys and sections that are no groups."""
@@ -25,6 +29,12 @@ SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "works
 OWN_FLAGS = {
     "train": {},
     "plan": {"--json": "print the plan as JSON"},
+    "convert": {
+        "--to": "the format; hf is a Hugging Face folder",
+        "--step": "a saved step; the newest if not given",
+        "--output": "a new folder; in the run directory if not given",
+        "--dtype": "fp32, as trained (the default), or bf16",
+    },
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
 

@@ -5,14 +5,19 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from primus_app.cli.arguments import OWN_FLAGS, VERBS
+from primus_app.cli.arguments import OWN_FLAGS, PLAIN_VERBS, VERBS
 from primus_app.config.compose import groups
 from primus_app.config.errors import ExitCode
 from primus_app.config.kinds import choices, schema_fields, schema_leaves, takes_truth
 
 FLAGS = ("--cfg", "--config-dir", "--config-name", "--help", "--hydra-help", "--info", "--multirun", "--package", "--resolve", "--version")
-FLAG_VALUES = {"--cfg": ("job", "hydra", "all"), "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")}
-PATHS = ("workspace", "model.path", "data.path", "data.cache_dir")
+FLAG_VALUES = {
+    "--cfg": ("job", "hydra", "all"),
+    "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
+    "--to": ("hf",),
+    "--dtype": ("fp32", "bf16"),
+}
+PATHS = ("workspace", "model.path", "data.path", "data.cache_dir", "checkpoint.load")
 """Keys whose value is a file or a folder."""
 
 
@@ -33,6 +38,8 @@ def candidates(line: str) -> list[str]:
     if before and before[-1] in FLAG_VALUES:
         return _starting(FLAG_VALUES[before[-1]], word)
     verb = before[0] if before and before[0] in VERBS else "train"
+    if verb in PLAIN_VERBS:
+        return _starting(OWN_FLAGS[verb], word) if word.startswith("-") else _files(word)
     if word.startswith("-"):
         return _starting((*OWN_FLAGS[verb], *FLAGS), word)
     options = groups(_config_dir(before))

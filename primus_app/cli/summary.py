@@ -29,6 +29,8 @@ def show_start(opened: OpenedRun, attempt: int, plan: Plan) -> None:
         ("for", f"{count(batch.steps, 'step')} of {batch.tokens_per_step:,} tokens"),
         ("run directory", f"{opened.run.path}{again}"),
     ]
+    if opened.kind == "new" and config.checkpoint.load:
+        lines.append(("starts from", f"the weights of {config.checkpoint.load}"))
     if opened.kind == "continue":
         lines.append(("goes on", _goes_on(opened.run)))
     print(_aligned(lines), flush=True)

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from primus_app.backends.base import load_backend
+from primus_app.backends.initial_weights import check_load, resolve_load
 from primus_app.cli.program import program_name
 from primus_app.cli.summary import show_finished, show_start, show_summary
 from primus_app.config.compose import Request, hydra_ready
-from primus_app.config.errors import ExitCode, UserError
+from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.load import load_config
+from primus_app.config.overrides import override_value
 from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
 from primus_app.plan.devices import Machine, check_devices
+from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.environment import describe_environment
 from primus_app.run.open import open_run, record_start
@@ -52,8 +55,8 @@ def _check(request: Request, devices: Devices) -> Checked:
 
     missing = check_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains, program=program_name())
     refused = backend.check(config, plan.mesh)
-    if plan.problems:
-        raise UserError([*plan.problems, *refused, *missing])
+    if wrong := [*plan.problems, *load_problems(request, config)]:
+        raise UserError([*wrong, *refused, *missing])
     if missing:
         raise UserError(missing, ExitCode.UNFIT_MACHINE)
     if refused:
@@ -68,7 +71,7 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
     assert plan.batch is not None
     if exp_name is not None:
         config = config.model_copy(update={"exp_name": exp_name})
-    opened = open_run(_resolved(config, plan))
+    opened = open_run(resolve_load(_resolved(config, plan)))
     try:
         if opened.kind == "finished":
             show_finished(opened.run)
@@ -77,6 +80,8 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
         attempt = record_start(opened, request.overrides, plan.to_dict(), sys.argv, environment)
         if checked.devices.unused:
             print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
+        for note in notes(config, plan.mesh):
+            print(f"note: {note}", file=sys.stderr)
         show_start(opened, attempt.number, plan)
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
         if code in (ExitCode.BAD_REQUEST, ExitCode.UNFIT_MACHINE):
@@ -88,6 +93,15 @@ def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
         return code
     finally:
         opened.abandon()
+
+
+def load_problems(request: Request, config: Config) -> list[Problem]:
+    """What speaks against checkpoint.load, and what was typed that it leaves without effect."""
+    problems = check_load(config)
+    if config.checkpoint.load is not None and override_value(request.overrides, "model.init_std") is not None:
+        what = "has no effect with checkpoint.load, whose weights take the place of the first ones"
+        problems.append(Problem("model.init_std", what, ("leave it out",)))
+    return problems
 
 
 def load(request: Request, devices: Devices) -> Config:

@@ -1,6 +1,8 @@
 """From a verb to what carries it out."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 
 from primus_app.cli.arguments import Arguments
 from primus_app.config.errors import ExitCode
@@ -20,15 +22,25 @@ def run_verb(arguments: Arguments) -> int:
     return int(record_and_run(check_training(arguments.request, detect_devices())))
 
 
+def run_plain_verb(verb: str, argv: Sequence[str]) -> int:
+    """Carry out a verb on files; the exit code."""
+    assert verb == "convert"
+    from primus_app.cli.convert import run_convert
+
+    return int(run_convert(argv))
+
+
 def show_plan(arguments: Arguments) -> ExitCode:
     """Print the plan; its problems make the exit code 2."""
     from primus_app.backends.base import load_backend
-    from primus_app.cli.training import load
+    from primus_app.cli.training import load, load_problems
+    from primus_app.plan.notes import notes
     from primus_app.plan.plan import make_plan
 
     devices = detect_devices()
     config = load(arguments.request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
+    plan = replace(plan, problems=(*plan.problems, *load_problems(arguments.request, config)))
     refused = load_backend(config.backend.name).check(config, plan.mesh)
     if "--json" in arguments.flags:
         print(json.dumps({**plan.to_dict(), "refused_by_backend": [str(problem) for problem in refused]}, indent=2))
@@ -38,4 +50,6 @@ def show_plan(arguments: Arguments) -> ExitCode:
         render_plan(plan)
         for problem in refused:
             print(f"note: backend={config.backend.name} does not train this: {problem}")
+        for note in notes(config, plan.mesh):
+            print(f"note: {note}")
     return ExitCode.BAD_REQUEST if plan.problems else ExitCode.DONE

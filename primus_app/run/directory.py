@@ -90,6 +90,11 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @property
+    def huggingface_dir(self) -> Path:
+        """Weights that were written for other programs, one folder each."""
+        return self.path / "huggingface"
+
+    @property
     def lock_file(self) -> Path:
         """Held by the process that carries the run out; the file stays when nobody does."""
         return self.path / ".lock"

@@ -142,6 +142,8 @@ def _fix(item: Difference, record: RunRecord) -> tuple[str, ...]:
     if item.key in LENGTH:
         longer = f"a run can be made longer than its {total_steps(record.what)} steps, never shorter"
         return (longer, "or start another run with exp_name=<another name>")
+    if item.key == "checkpoint.load_digest":
+        return ("the weights that a run starts from may not change, nor be left out: checkpoint.load as it was names them",)
     if item.key == "optimizer.schedule_steps":
         return ("the length of the schedule is fixed at the first start; training.steps alone makes a run longer",)
     return ()

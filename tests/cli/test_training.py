@@ -59,6 +59,17 @@ def test_a_card_without_an_entry_trains_on_the_figures_that_are_named() -> None:
     assert checked.config.hardware.name == "mi250x"
 
 
+def test_weights_to_start_from_are_looked_for_before_anything_starts() -> None:
+    error = refused("checkpoint.load=nowhere", "model.init_std=0.1", "optimizer.warmup_steps=1000")
+    assert error.code == ExitCode.BAD_REQUEST
+    assert {"checkpoint.load", "model.init_std", "optimizer.warmup_steps"} == {problem.where for problem in error.problems}
+
+
+def test_plan_looks_for_the_weights_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "checkpoint.load=nowhere"]) == ExitCode.BAD_REQUEST
+    assert "checkpoint.load: no such folder" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("workspace", ["/proc/nowhere", "/dev/null/runs"])
 def test_a_workspace_that_cannot_be_made_is_refused(workspace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([f"workspace={workspace}"]) == ExitCode.UNFIT_MACHINE

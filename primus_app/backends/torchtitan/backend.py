@@ -3,14 +3,15 @@
 import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
-from primus_app.backends.base import RankContext
+from primus_app.backends.base import RankContext, WeightExport
 from primus_app.backends.patches import Patch, check_choice
 from primus_app.backends.torchtitan.device import CPU_DEVICE_ID
 from primus_app.backends.torchtitan.patches import PATCHES
 from primus_app.backends.torchtitan.support import check_support
 from primus_app.config.errors import Problem
-from primus_app.config.schema import Config
+from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,14 @@ class TorchTitanBackend:
             trainer.train()
         finally:
             trainer.close()
+
+    def export_hf(self, model: ModelConfig, step_folder: Path, dtype: str) -> WeightExport:
+        from primus_app.backends.torchtitan.device import prepare_device
+
+        prepare_device()
+        from primus_app.backends.torchtitan.export import Exporter
+
+        return Exporter(model, step_folder, dtype)
 
 
 def _missing_patches(config: Config) -> list[Problem]:

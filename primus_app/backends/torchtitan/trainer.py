@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.distributed.fsdp import FSDPModule
@@ -12,8 +13,10 @@ from torchtitan.trainer import Trainer
 from primus_app.backends.base import RankContext
 from primus_app.backends.recorder import Recorder
 from primus_app.backends.torchtitan.checkpoints import Checkpoints
+from primus_app.backends.torchtitan.load import load_weights
 from primus_app.backends.torchtitan.metrics import StepMetrics
 from primus_app.backends.torchtitan.weights import init_seeded
+from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.events import Event, append_event
 
 logger = logging.getLogger(__name__)
@@ -32,13 +35,11 @@ class RunTrainer(Trainer):
     context: RankContext
 
     def begin(self, context: RankContext) -> None:
-        """Seed the weights and open the records; a checkpoint that is loaded later replaces the weights."""
+        """Set the first weights and open the records; a checkpoint that is loaded later replaces the weights."""
         self.context, config = context, context.config
         if self.device.type == "cpu":
             self._reduce_by_sum()
-        if config.model.init == "seeded":
-            adapter = self.config.model_spec.state_dict_adapter(self.model_config, None)
-            init_seeded(self.model_parts, config.model, config.training.seed, adapter)
+        self._set_weights()
         if context.rank == _get_metrics_rank(
             parallel_dims=self.parallel_dims, pp_schedule=self.config.parallelism.pipeline_parallel_schedule
         ):
@@ -48,6 +49,14 @@ class RunTrainer(Trainer):
         assert isinstance(self.checkpointer, Checkpoints)
         self.checkpointer.on_saved = self._saved
         self.checkpointer.on_pause = self.metrics_processor.leave_out
+
+    def _set_weights(self) -> None:
+        config = self.context.config
+        adapter = self.config.model_spec.state_dict_adapter(self.model_config, None)
+        if config.checkpoint.load is not None and newest_checkpoint(self.context.run) is None:
+            load_weights(self.model_parts, config.model, Path(config.checkpoint.load), adapter)
+        elif config.model.init == "seeded":
+            init_seeded(self.model_parts, config.model, config.training.seed, adapter)
 
     def batch_generator(self, data_iterable: Iterable[Batch]) -> Iterator[Batch]:
         """Asked for by ``train`` once it has loaded a checkpoint, or found none: here it is known which step comes next."""

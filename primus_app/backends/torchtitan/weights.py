@@ -1,7 +1,7 @@
-"""Seeded weights into TorchTitan's modules, whatever their layout, and out of them under Hugging Face's names."""
+"""Weights under Hugging Face's names into TorchTitan's modules, whatever their layout, and out of them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 
 import torch
@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torchtitan.models.common.attention import FusedQKVLinear
 from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
 
-from primus_app.backends.hf_names import HfParameter, hf_parameters, initial_std
+from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters, initial_std
 from primus_app.backends.seeded import seeded_normal
 from primus_app.config.schema import ModelConfig
 
@@ -18,21 +18,32 @@ LM_HEAD = "lm_head.weight"
 _WRAPPERS = re.compile(r"(_checkpoint_wrapped_module|_orig_mod|_fsdp_wrapped_module)\.")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 _QKV = re.compile(r"\.self_attn\.[qkv]_proj\.")
-_BUFFERS = ("expert_bias_E", "tokens_per_expert_E")
+_BIAS = ".expert_bias_E"
+_COUNTS = ".tokens_per_expert_E"
+
+
+def init_seeded(model_parts: list[nn.Module], model: ModelConfig, seed: int, adapter: BaseStateDictAdapter) -> None:
+    """Fill the weights in place from (seed, Hugging Face name, index); the routers' biases and counts become 0.
+
+    Raises RuntimeError where a parameter has no name in Hugging Face's checkpoint.
+    """
+    fill(model_parts, model, adapter, lambda weight: _initial(weight, model, seed))
 
 
 @torch.no_grad()
-def init_seeded(model_parts: list[nn.Module], model: ModelConfig, seed: int, adapter: BaseStateDictAdapter) -> None:
-    """Fill the parameters in place from (seed, Hugging Face name, index); the routers' biases and counts become 0.
+def fill(
+    model_parts: list[nn.Module], model: ModelConfig, adapter: BaseStateDictAdapter, tensor_of: Callable[[HfParameter], torch.Tensor]
+) -> None:
+    """Fill weights and routers' biases in place with ``tensor_of`` their Hugging Face names; the routers' counts become 0.
 
     The parts may be materialised pipeline stages with parameters sharded by tensor, expert and data parallelism: each
-    rank makes whole tensors, one group of names at a time, and keeps its shard, without communication.
+    rank asks for whole tensors, one group of names at a time, and keeps its shard, without communication.
     Raises RuntimeError where a parameter has no name in Hugging Face's checkpoint.
     """
     convert = _Converter(model, adapter)
     for part in model_parts:
-        _zero_buffers(part)
-        _fill(part, model, seed, convert)
+        _zero_counts(part)
+        _fill(part, model, tensor_of, convert)
 
 
 def export_hf(model_parts: list[nn.Module], adapter: BaseStateDictAdapter) -> dict[str, torch.Tensor]:
@@ -70,15 +81,16 @@ def _fresh(adapter: BaseStateDictAdapter) -> BaseStateDictAdapter:
     return type(adapter)(adapter.model_config, None)
 
 
-def _fill(part: nn.Module, model: ModelConfig, seed: int, convert: _Converter) -> None:
+def _fill(part: nn.Module, model: ModelConfig, tensor_of: Callable[[HfParameter], torch.Tensor], convert: _Converter) -> None:
     targets = {_WRAPPERS.sub("", name): weight for name, weight in part.named_parameters(remove_duplicate=False)}
+    targets |= {_WRAPPERS.sub("", name): buffer for name, buffer in part.named_buffers() if name.endswith(_BIAS)}
     fused = {_WRAPPERS.sub("", name): module for name, module in part.named_modules() if isinstance(module, FusedQKVLinear)}
     missing = set(targets)
     for group in _groups(model):
         names = convert({weight.name: torch.empty(weight.shape, device="meta") for weight in group}, fused).keys()
         if not names & targets.keys():
             continue
-        for name, value in convert({weight.name: _initial(weight, model, seed) for weight in group}, fused).items():
+        for name, value in convert({weight.name: tensor_of(weight) for weight in group}, fused).items():
             if name in targets:
                 _copy_shard(name, targets[name], value)
                 missing.discard(name)
@@ -88,6 +100,7 @@ def _fill(part: nn.Module, model: ModelConfig, seed: int, convert: _Converter) -
 
 def _groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
     """Tensors that TorchTitan may hold as one: query, key and value, or one projection of a layer's experts."""
+    yield from ([buffer] for buffer in hf_buffers(model))
     for _, neighbours in groupby(hf_parameters(model), key=_block_of):
         by_projection: dict[str, list[HfParameter]] = {}
         for weight in neighbours:
@@ -119,7 +132,7 @@ def _copy_shard(name: str, target: torch.Tensor, whole: torch.Tensor) -> None:
     target.to_local().copy_(distribute_tensor(source, target.device_mesh, target.placements, src_data_rank=None).to_local())
 
 
-def _zero_buffers(part: nn.Module) -> None:
+def _zero_counts(part: nn.Module) -> None:
     for name, buffer in part.named_buffers():
-        if name.endswith(_BUFFERS):
+        if name.endswith(_COUNTS):
             (buffer.to_local() if isinstance(buffer, DTensor) else buffer).zero_()

@@ -80,6 +80,8 @@ class ModelConfig(Section):
     moe: MoeConfig | None = what(None, "Mixture of experts.")
     mla: MlaConfig | None = what(None, "Multi-head latent attention.")
     init: Literal["seeded", "native"] = what(
-        "seeded", "seeded: weights from (training.seed, name), the same on every layout and backend; native: the engine's own."
+        "seeded",
+        "seeded: weights from (training.seed, name), the same on every layout and backend; native: the engine's own, which on more than "
+        "one rank differ from layout to layout.",
     )
     init_std: float = what(0.02, "Standard deviation of seeded weights; residual outputs divide it by sqrt(2 layers).", gt=0)

@@ -37,6 +37,15 @@ class CheckpointConfig(Section):
         "Whether training goes on while a checkpoint is written, for one copy of the state in the host's memory.",
         alias="async",
     )
+    load: str | None = how(
+        None,
+        "Where a new run takes its first weights from: a run directory, one of its step folders, or a Hugging Face folder with "
+        "safetensors; weights only, the optimizer and the schedule start anew. The weights count as what, their place does not.",
+        min_length=1,
+    )
+    load_digest: str | None = what(
+        None, "Names the weights of checkpoint.load; filled in at the first start, and held against them if given."
+    )
 
 
 class LoggingConfig(Section):

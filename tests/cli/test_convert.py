@@ -1,0 +1,76 @@
+"""The verb convert as it is typed: mistakes at once, nothing overwritten, no Hydra."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from primus_app.backends.hf_folder import check_output, end_of_document, tokenizer_files
+from primus_app.cli.completion import candidates
+from primus_app.config.schema import DataConfig
+
+Door = Callable[..., Any]
+
+
+def test_all_mistakes_are_told_at_once(door: Door) -> None:
+    answer = door("convert", "nowhere", "--to", "huggingface", "--dtype", "bf61", "--step", "last")
+    assert answer.code == 2
+    assert [lines[0].partition(":")[0] for lines in answer.problems()] == ["--to", "--dtype", "--step", "nowhere"]
+    assert "did you mean --dtype bf16?" in answer.err
+
+
+def test_nothing_given_says_how_it_is_called(door: Door) -> None:
+    answer = door("convert")
+    assert answer.code == 2
+    assert "convert: needs the run directory" in answer.err
+    assert "--to: is missing" in answer.err
+    assert "primus convert <run directory or step folder> --to hf" in answer.err
+
+
+def test_an_unknown_flag_is_named_without_its_value(door: Door) -> None:
+    answer = door("convert", "run", "--to", "hf", "--outptu", "here")
+    assert [lines[0] for lines in answer.problems()] == ["--outptu: convert takes no such argument"]
+    assert "did you mean --output?" in answer.err
+
+
+def test_settings_are_no_arguments(door: Door) -> None:
+    answer = door("convert", "run", "--to", "hf", "precision=bf16")
+    assert answer.problems()[0][0] == "precision=bf16: convert takes no such argument"
+
+
+def test_a_flag_without_its_value_is_one_message(door: Door) -> None:
+    answer = door("convert", "run", "--to")
+    assert answer.code == 2
+    assert answer.problems()[0][0] == "convert: argument --to: expected one argument"
+
+
+def test_the_help_page_and_completion_know_it(door: Door) -> None:
+    page = door("--help").out
+    assert "convert" in page
+    assert "--dtype" in page
+    assert candidates("primus conv") == ["convert"]
+    assert candidates("primus convert run --") == ["--dtype", "--output", "--step", "--to"]
+    assert candidates("primus convert run --to ") == ["hf"]
+    assert candidates("primus convert run --dtype b") == ["bf16"]
+
+
+def test_only_an_empty_folder_is_written_to(tmp_path: Path) -> None:
+    assert check_output(tmp_path / "new") == []
+    assert check_output(tmp_path) == []
+    (tmp_path / "file").touch()
+    for taken in (tmp_path, tmp_path / "file"):
+        assert "nothing is overwritten" in str(check_output(taken)[0])
+
+
+def test_a_tokenizers_files_are_found_by_its_file_or_its_folder(tmp_path: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json", "weights.bin"):
+        (tmp_path / name).touch()
+    expected = [tmp_path / "tokenizer.json", tmp_path / "tokenizer_config.json"]
+    assert tokenizer_files(str(tmp_path)) == tokenizer_files(str(tmp_path / "tokenizer.json")) == expected
+    assert tokenizer_files("byte") == []
+
+
+@pytest.mark.parametrize(("source", "end"), [("stdlib_text", 256), ("mock", None)])
+def test_the_end_of_a_document_is_that_of_the_tokens_the_run_made(source: Any, end: int | None) -> None:
+    assert end_of_document(DataConfig(source=source)) == end
