@@ -16,6 +16,7 @@ from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
+    "import-titan": "tell a TOML job file of TorchTitan as a command: import-titan FILE.toml",
 }
 """Each verb and what it does."""
 
@@ -25,8 +26,12 @@ SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "works
 OWN_FLAGS = {
     "train": {},
     "plan": {"--json": "print the plan as JSON"},
+    "import-titan": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
+
+FILE_VERBS = ("import-titan",)
+"""Verbs on a file: plain arguments follow, and no Hydra."""
 
 NO_EFFECT = {
     "config_path": ("--config-path", "has no effect", "--config-dir DIR looks for groups and options in DIR too"),

@@ -1,6 +1,7 @@
 """From a verb to what carries it out."""
 
 import json
+from collections.abc import Sequence
 
 from primus_app.cli.arguments import Arguments
 from primus_app.config.errors import ExitCode
@@ -18,6 +19,14 @@ def run_verb(arguments: Arguments) -> int:
     from primus_app.cli.training import check_training, record_and_run
 
     return int(record_and_run(check_training(arguments.request, detect_devices())))
+
+
+def run_file_verb(verb: str, argv: Sequence[str]) -> int:
+    """Carry out a verb on a file; the exit code."""
+    assert verb == "import-titan"
+    from primus_app.cli.import_titan import import_titan
+
+    return int(import_titan(argv))
 
 
 def show_plan(arguments: Arguments) -> ExitCode:
