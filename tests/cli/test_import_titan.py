@@ -60,10 +60,10 @@ def test_a_line_for_each_key_with_what_became_of_it(door: Door, file: Path) -> N
 
 
 def test_as_json(door: Door, file: Path) -> None:
-    answer = door("import-titan", "--json", str(file), "--devices=4")
+    answer = door("import-titan", "--json", str(file), "--devices=8")
     told = json.loads(answer.out)
     assert answer.code == 0
-    assert "training.global_batch_size=16" in told["command"]
+    assert "training.global_batch_size=32" in told["command"]
     (steps,) = (key for key in told["keys"] if key["key"] == "training.steps")
     assert steps == {"key": "training.steps", "value": 20, "became": ["training.steps=20"], "fate": "same", "note": "", "default": False}
     assert told["problems"] == []

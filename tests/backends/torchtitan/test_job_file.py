@@ -270,6 +270,7 @@ def test_every_flavor_passes_the_checks_and_has_the_layers_that_it_says(name: st
     assert composed(job, 8).model.num_hidden_layers == FLAVORS[name, flavor].layers
 
 
+@pytest.mark.slow
 def test_the_debug_models_are_torchtitans_own() -> None:
     """Numbers of weights against the debug models of the installed torchtitan, built on no device."""
     import torch
