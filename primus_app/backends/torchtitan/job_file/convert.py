@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from primus_app.backends.torchtitan.job_file import batch, keeping, layout, model, schedule
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Row
+from primus_app.backends.torchtitan.job_file.row import Fate, Row
 from primus_app.config.errors import Problem
 
 
@@ -49,4 +49,5 @@ def _as_in_the_file(job: Job, rows: list[Row]) -> list[Row]:
     by_name = {row.key: row for row in rows}
     given = [replace(by_name[job.names.get(key, key)], key=key, value=value) for key, value in job.written.items()]
     names = {job.names.get(key, key) for key in job.written}
-    return [*given, *(replace(row, is_default=True) for row in rows if row.key not in names and row.became)]
+    matters = (row for row in rows if row.key not in names and (row.became or row.fate is Fate.DIFFERS))
+    return [*given, *(replace(row, is_default=True) for row in matters)]
