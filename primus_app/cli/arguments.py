@@ -17,10 +17,11 @@ VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
     "convert": "write a run's weights for other programs: primus convert <run directory> --to hf",
+    "import-titan": "tell a TOML job file of TorchTitan as a command: import-titan FILE.toml",
 }
 """Each verb and what it does."""
 
-PLAIN_VERBS = ("convert",)
+PLAIN_VERBS = ("convert", "import-titan")
 """Verbs on files: plain arguments follow, no settings; Hydra is not imported."""
 
 SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "workspace")
@@ -35,6 +36,7 @@ OWN_FLAGS = {
         "--output": "a new folder; in the run directory if not given",
         "--dtype": "fp32, as trained (the default), or bf16",
     },
+    "import-titan": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
 

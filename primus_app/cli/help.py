@@ -44,9 +44,9 @@ def show_help(argv: Sequence[str]) -> int:
     print(FIRST)
     print("verbs")
     for name, meaning in VERBS.items():
-        print(f"  {name:<8} {meaning}")
+        print(f"  {name:<13} {meaning}")
         for flag, help in OWN_FLAGS[name].items():
-            print(f"    {flag:<10} {help}" + ("  <-" if name == verb and verb != "train" else ""))
+            print(f"    {flag:<11} {help}" + ("  <-" if name == verb and verb != "train" else ""))
     print("\ngroups and their options")
     for group, options in groups().items():
         print(_wrapped(f"  {group:<12}", options, width))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from primus_app.cli.arguments import Arguments
-from primus_app.config.compose import Request, composition_errors, hydra_ready
+from primus_app.config.compose import Request, composition_errors, hydra_ready, with_engine_options
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.explain import explain
 from primus_app.config.load import prepare_model, with_hardware
@@ -43,7 +43,7 @@ def answer(arguments: Arguments) -> int:
 def _show(flags: Namespace, request: Request) -> None:
     from hydra._internal.utils import get_args_parser
 
-    hydra, name, overrides = hydra_instance(), request.config_name, list(request.overrides)
+    hydra, name, overrides = hydra_instance(), request.config_name, with_engine_options(request.overrides)
     if flags.hydra_help:
         hydra.hydra_help(config_name=name, args_parser=get_args_parser(), args=flags)
     elif not flags.cfg:

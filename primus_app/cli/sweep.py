@@ -11,7 +11,7 @@ from typing import Any
 from primus_app.cli.arguments import Arguments
 from primus_app.cli.hydra_flags import hydra_instance
 from primus_app.cli.training import check_training, record_and_run
-from primus_app.config.compose import Request, compose, composition_errors, hydra_ready, offer_huggingface, quoted
+from primus_app.config.compose import Request, compose, composition_errors, hydra_ready, offer_huggingface, quoted, with_engine_options
 from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
 from primus_app.config.kinds import schema_leaves
 from primus_app.config.load import with_hardware
@@ -44,7 +44,7 @@ def run_sweep(arguments: Arguments) -> ExitCode:
 
         hydra = HydraConfig.get()
         number, overrides = int(hydra.job.num), list(hydra.overrides.task)
-        swept = [text for text in overrides if text.partition("=")[0].lstrip("+") in keys]
+        swept = [text.lstrip("+") for text in overrides if text.partition("=")[0].lstrip("+") in keys]
         own_folder = job_name(number, swept)
         print(f"\njob {number}: {' '.join(swept)}", flush=True)
         codes.append(_run_job(request.with_overrides(overrides), devices, f"{name}/{own_folder}"))
@@ -55,7 +55,7 @@ def run_sweep(arguments: Arguments) -> ExitCode:
     _offer_any_model()
     with hydra_ready(request.config_dir), suppress(_Stopped):
         own = [f"hydra.sweep.dir={quoted(str(folder))}", "hydra.sweep.subdir=."]
-        hydra_instance().multirun(request.config_name, job, [*request.overrides, *own], with_log_configuration=False)
+        hydra_instance().multirun(request.config_name, job, [*with_engine_options(request.overrides), *own], with_log_configuration=False)
     print(f"\n{count(len(codes), 'run')} under {folder}")
     return max(codes, key=BEST_TO_WORST.index, default=ExitCode.DONE)
 

@@ -24,10 +24,13 @@ def run_verb(arguments: Arguments) -> int:
 
 def run_plain_verb(verb: str, argv: Sequence[str]) -> int:
     """Carry out a verb on files; the exit code."""
-    assert verb == "convert"
-    from primus_app.cli.convert import run_convert
+    if verb == "convert":
+        from primus_app.cli.convert import run_convert
 
-    return int(run_convert(argv))
+        return int(run_convert(argv))
+    from primus_app.cli.import_titan import import_titan
+
+    return int(import_titan(argv))
 
 
 def show_plan(arguments: Arguments) -> ExitCode:

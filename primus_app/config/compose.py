@@ -25,6 +25,9 @@ _OFFERED: list[dict[str, Any]] = []
 RESERVED_GROUPS = ("hydra", "huggingface")
 """Groups that are not the user's to choose from."""
 
+ENGINE_OPTIONS = "backend.native"
+"""The section whose keys only the engine knows."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -87,10 +90,16 @@ def compose_node(request: Request, *, with_hydra: bool = False) -> DictConfig:
 
     with suppress(KeyError, OSError):  # A container's user may have no entry in the passwd file.
         os.environ.setdefault("USER", getpass.getuser())
-    overrides = [*request.overrides, *search_path(request)]
+    overrides = [*with_engine_options(request.overrides), *search_path(request)]
     if with_hydra:
         return hydra_compose(request.config_name, overrides=overrides, return_hydra_config=True)
     return merged(request.config_name, overrides, offered=repr(_OFFERED))
+
+
+def with_engine_options(overrides: Sequence[str]) -> list[str]:
+    """The overrides, those of backend.native as Hydra wants keys that no file has: an engine's option may be typed with or without plus."""
+    starts = (f"{ENGINE_OPTIONS}.", f"{ENGINE_OPTIONS}=")
+    return [f"++{text.lstrip('+')}" if text.lstrip("+").startswith(starts) else text for text in overrides]
 
 
 def search_path(request: Request) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from primus_app.config.compose import Request, compose_node, groups, models_with
+from primus_app.config.compose import ENGINE_OPTIONS, Request, compose_node, groups, models_with
 from primus_app.config.errors import Problem
 from primus_app.config.suggest import did_you_mean, nearest, nearest_keys, one_of, where_to_look
 
@@ -221,12 +221,10 @@ def _first_value(override: Override) -> str:
 
 def _wrong_key(override: Override, known: KnownKeys, options: dict[str, list[str]]) -> Problem | None:
     key, text = override.key_or_group, str(override.input_line)
+    if key == ENGINE_OPTIONS or key.startswith(f"{ENGINE_OPTIONS}."):
+        return None
     if key in known:
         return Problem(text, "the key is there already", (f"write {text[1:]}",)) if override.is_add() else None
-    if key.startswith("backend.native."):
-        return (
-            None if override.is_add() or override.is_force_add() else Problem(text, "an engine's own option is added", (f"write +{text}",))
-        )
     if key.startswith("hydra/"):
         return None
     if problem := _missing_section(key, text, known):

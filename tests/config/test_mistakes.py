@@ -84,7 +84,6 @@ ALONE = [
     ("hydra.sweeper.max_batch_size=3", "has no effect without --multirun", "add --multirun"),
     ("training.steps=${nope}", "training.steps: Interpolation key 'nope' not found", "${oc.env:NAME}"),
     ("training.steps=${oc.env:PRIMUS_NO_SUCH}", "Environment variable 'PRIMUS_NO_SUCH' not found", "${oc.env:NAME}"),
-    ("backend.native.training.x=1", "an engine's own option is added", "write +backend.native.training.x=1"),
     ("backend.patches=foo", "it takes one of auto, none or a list of names", ""),
     ("tensor_model_parallel_size=4", "no such key", "did you mean parallel.tp=4?"),
     ("lr=1e-4", "no such key", "did you mean optimizer.lr=1e-4?"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from primus_app.backends.base import RankContext, WeightExport
 from primus_app.backends.patches import Patch, check_choice
 from primus_app.backends.torchtitan.device import CPU_DEVICE_ID
+from primus_app.backends.torchtitan.native import flatten
 from primus_app.backends.torchtitan.patches import PATCHES
 from primus_app.backends.torchtitan.support import check_support
 from primus_app.config.errors import Problem
@@ -37,7 +38,7 @@ class TorchTitanBackend:
         from primus_app.run.files import write_atomic
 
         cpu = device_type() == "cpu"
-        if cpu:
+        if cpu and not flatten(context.config.backend.native).get("compile.enable"):
             # Compiled only for FlexAttention's mask, at tens of seconds on a CPU.
             torch.compiler.set_stance("force_eager")
         plan = make_plan(context.config, local_devices=context.world_size)

@@ -1,6 +1,7 @@
 """What of a configuration TorchTitan cannot do: every setting is carried out or refused by name. Imports no torch."""
 
 from primus_app.backends.torchtitan.model_support import check_model_support
+from primus_app.backends.torchtitan.native import check_native
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig, ParallelConfig
 from primus_app.plan.mesh import Mesh
@@ -20,7 +21,7 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
         *_context(config),
         *_init(model),
         *_checkpoints(config),
-        *_native(config),
+        *check_native(config, mesh),
     ]
 
 
@@ -69,10 +70,3 @@ def _checkpoints(config: Config) -> list[Problem]:
         return []
     what = "1 is too few for TorchTitan, which removes an old checkpoint only once two newer ones are there"
     return [Problem("checkpoint.keep", what, ("checkpoint.keep=2, or checkpoint.keep=0 to keep all",))]
-
-
-def _native(config: Config) -> list[Problem]:
-    return [
-        Problem(f"backend.native.{name}", "no option of TorchTitan can be passed through", ("leave it out",))
-        for name in config.backend.native
-    ]

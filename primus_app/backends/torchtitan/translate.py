@@ -14,6 +14,7 @@ from primus_app.backends.torchtitan.evaluator import Evaluator
 from primus_app.backends.torchtitan.loader import NoTokenizer, SampleLoader
 from primus_app.backends.torchtitan.metrics import StepMetrics
 from primus_app.backends.torchtitan.model import build_model_spec
+from primus_app.backends.torchtitan.native import apply_native, flatten
 from primus_app.backends.torchtitan.optimizer import optimizer_config, schedule_config
 from primus_app.backends.torchtitan.trainer import RunTrainer
 from primus_app.config.schema import Config
@@ -29,12 +30,12 @@ RECOMPUTE = {"none": lambda: None, "selective": SelectiveAC.Config, "full": Full
 
 
 def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[Stage], *, cpu: bool) -> RunTrainer.Config:
-    """TorchTitan's own configuration of this run; every field that is not set keeps upstream's default."""
+    """TorchTitan's own configuration of this run; a field that is not set keeps upstream's default, and backend.native comes last."""
     config, training = context.config, context.config.training
     spec = build_model_spec(
         config.model, seq_len=training.seq_len, load_balancing=training.load_balancing, compute=config.precision.compute, cpu=cpu
     )
-    return RunTrainer.Config(
+    native = RunTrainer.Config(
         model_spec=spec,
         hf_assets_path="",
         dump_folder=str(context.run.path),
@@ -53,6 +54,8 @@ def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[S
         validator=_evaluator(context, mesh, batch),
         debug=DebugConfig(seed=training.seed, deterministic=training.deterministic, enable_structured_logging=False),
     )
+    apply_native(native, flatten(config.backend.native))
+    return native
 
 
 def _loader(context: RankContext, split: SplitName) -> SampleLoader.Config:

@@ -30,7 +30,9 @@ class BackendConfig(Section):
     """The engine that trains."""
 
     name: Literal["torchtitan"] = how("torchtitan", "The engine.")
-    native: dict[str, Any] = how({}, "Further options of the engine, by their own dotted names.")
+    native: dict[str, Any] = how(
+        {}, "Further options of the engine by their own dotted names: backend.native.compile.enable=true; see native-options.md."
+    )
     patches: Literal["auto", "none"] | list[str] = how(
         "auto", "Corrections of the engine: auto applies those that are needed, none none, a list only those named."
     )

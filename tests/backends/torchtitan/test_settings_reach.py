@@ -81,7 +81,7 @@ REFUSED = (
     "parallel.distributed_optimizer=true",
     "training.load_balancing=aux_loss model=qwen3_moe_tiny",
     "training.load_balancing=expert_bias",
-    "backend.native.training.gc_freq=7",
+    "backend.native.training.seq_len=7",
     "backend.patches=[nonsense]",
     "model.sliding_window=64",
     "model.attention_bias=true",

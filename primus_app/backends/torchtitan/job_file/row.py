@@ -1,0 +1,28 @@
+"""What became of one key of a job file."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Fate(StrEnum):
+    """How a key was taken over."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    NO_MEANING = "no meaning here"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one key: ``became`` are overrides, none where our default is the same; ``note`` says what to know about it.
+
+    ``is_default`` where the file does not have the key, and TorchTitan's default is not ours.
+    """
+
+    key: str
+    value: Any
+    became: tuple[str, ...] = ()
+    fate: Fate = Fate.SAME
+    note: str = ""
+    is_default: bool = False
