@@ -71,7 +71,7 @@ def _json_lines(file: TextFile, stream: BinaryIO, text_key: str, skip: int) -> I
 def _text_of(file: TextFile, line: bytes, number: int, begin: int, text_key: str) -> str:
     where = f"line {number}, byte {begin}"
     try:
-        values = json.loads(_decoded(file, line, begin, f"line {number}, "))
+        values = json.loads(_decoded(file, line.rstrip(), begin, f"line {number}, "))
     except (ValueError, RecursionError) as error:
         at = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         what = f"{where}: is not JSON: {getattr(error, 'msg', error)}{at}."
@@ -80,9 +80,10 @@ def _text_of(file: TextFile, line: bytes, number: int, begin: int, text_key: str
     if not isinstance(values, dict):
         raise UserError(Problem(file.path, f"{where}: is no JSON object.", (f'a line looks like {{"{text_key}": "…"}}',)))
     if text_key not in values:
-        near = nearest(text_key, values, count=1, cutoff=0.6) or list(values)[:3]
+        fields = [key for key, value in values.items() if isinstance(value, str)]
+        near = nearest(text_key, fields, count=1, cutoff=0.6) or fields[:3]
         advice = tuple(f"data.text_key={key} names a field that this line has" for key in near)
-        raise UserError(Problem(file.path, f"{where}: has no field {text_key!r} (data.text_key).", advice))
+        raise UserError(Problem(file.path, f"{where}: has no field {text_key!r} (data.text_key).", advice or ("leave the line out",)))
     text = values[text_key]
     if not isinstance(text, str):
         raise UserError(Problem(file.path, f"{where}: field {text_key!r} is {json.dumps(text)[:40]}, not text.", ("remove the line",)))

@@ -45,18 +45,21 @@ def rows(file: TextFile, column: str, skip: int = 0) -> Iterator[tuple[str, int]
 
 
 def _check_column(file: TextFile, schema: Any, column: str) -> None:
+    columns = [field.name for field in schema if _is_text(field.type)]
+    if column in columns:
+        return
+    near = nearest(column, columns, count=1, cutoff=0.6) or columns[:3]
+    fix = tuple(f"data.text_key={name} names a column of text in this file" for name in near) or ("it has no column of text: leave it out",)
+    if column not in schema.names:
+        raise UserError(Problem(file.path, f"has no column {column!r} (data.text_key).", fix))
+    raise UserError(Problem(file.path, f"column {column!r} (data.text_key) holds {schema.field(column).type}, not text.", fix))
+
+
+def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
-    if column not in schema.names:
-        near = nearest(column, schema.names, count=1, cutoff=0.6) or schema.names[:3]
-        fix = tuple(f"data.text_key={name} names a column of this file" for name in near)
-        raise UserError(Problem(file.path, f"has no column {column!r} (data.text_key).", fix))
-    kind = schema.field(column).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-        text = [field.name for field in schema if types.is_string(field.type) or types.is_large_string(field.type)]
-        fix = tuple(f"data.text_key={name} names a column of text" for name in text[:3]) or ("it has no column of text",)
-        raise UserError(Problem(file.path, f"column {column!r} (data.text_key) holds {kind}, not text.", fix))
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _texts(file: TextFile, column: Any, first: int, name: str) -> list[str]:
