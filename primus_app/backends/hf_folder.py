@@ -9,12 +9,12 @@ from primus_app.backends.base import WeightExport, load_backend
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.schema import DataConfig
-from primus_app.data.tokenizer import build_tokenizer
+from primus_app.data.tokenizer import open_tokenizer
 from primus_app.run.files import TEMPORARY_PREFIX, free_space, json_text, sync_folder
 from primus_app.run.saved_step import SavedStep
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
-BYTE_LEVEL_SOURCES = ("stdlib_text", "text")
+TOKENISED = ("stdlib_text", "text")
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
@@ -69,7 +69,7 @@ def write_folder(step: SavedStep, output: Path, dtype: str) -> int:
 
 def end_of_document(data: DataConfig) -> int | None:
     """The token that ends a text, where the run made its tokens itself."""
-    return build_tokenizer(data.tokenizer).end_of_document if data.source in BYTE_LEVEL_SOURCES else None
+    return open_tokenizer(data.tokenizer, data.end_of_document).end_of_document if data.source in TOKENISED else None
 
 
 def tokenizer_files(tokenizer: str) -> list[Path]:

@@ -86,6 +86,7 @@ def _words(choice: Any, metadata: Sequence[Any]) -> str:
         bool: "true or false",
         str: "text",
         list[str]: "a list of names",
+        list[float]: "a list of numbers",
         dict[str, Any]: "keys with values",
     }
     return plain[choice]

@@ -16,6 +16,7 @@ from primus_app.config.errors import ExitCode, Problem, UserError
 
 META = "meta.json"
 TEMPORARY = ".building-"
+UNFINISHED = ".unfinished-"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
 
@@ -60,6 +61,28 @@ def cached_folder(root: Path, name: str, build: Callable[[Path], Facts], needed_
     return folder, facts
 
 
+def resumable_folder(root: Path, name: str, build: Callable[[Path], Facts]) -> tuple[Path, Facts]:
+    """Like ``cached_folder``, for hours of work: ``build`` is given what an earlier process left unfinished, and goes on with it.
+
+    Only one process at a time works on ``name``; others that want it wait, and those that want something else do not.
+
+    Raises:
+        UserError: the cache cannot be written; what was done stays for the next attempt.
+    """
+    folder = root / name
+    if (facts := _facts(folder)) is not None:
+        return folder, facts
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _lock(root, f".lock-{name}") as alone:
+            if (facts := _facts(folder)) is None:
+                _remove_damaged(folder)
+                facts = _go_on(root / f"{UNFINISHED}{name}", folder, build) if alone else _build(folder, build)
+    except OSError as error:
+        raise _unwritable(root, error) from error
+    return folder, facts
+
+
 def _facts(folder: Path) -> Facts | None:
     """Facts of a complete folder; None where it is missing or damaged."""
     try:
@@ -73,16 +96,31 @@ def _facts(folder: Path) -> Facts | None:
 def _build(folder: Path, build: Callable[[Path], Facts]) -> Facts:
     temporary = Path(mkdtemp(prefix=TEMPORARY, dir=folder.parent))
     try:
-        facts = build(temporary)
-        sizes = {path.name: path.stat().st_size for path in temporary.iterdir()}
-        (temporary / META).write_text(json.dumps({"files": sizes, "facts": facts}, indent=1))
-        for path in (*temporary.iterdir(), temporary):
-            _to_disk(path)
+        facts = _complete(temporary, build)
         # mkdtemp keeps others out; a cache shared by a group follows the umask like any other folder.
         temporary.chmod(0o777 & ~_umask())
         return _move(temporary, folder, facts)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _go_on(unfinished: Path, folder: Path, build: Callable[[Path], Facts]) -> Facts:
+    unfinished.mkdir(exist_ok=True)
+    try:
+        return _move(unfinished, folder, _complete(unfinished, build))
+    except UserError:  # What is mended is other content, and so has another name.
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def _complete(folder: Path, build: Callable[[Path], Facts]) -> Facts:
+    (folder / META).unlink(missing_ok=True)
+    facts = build(folder)
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    (folder / META).write_text(json.dumps({"files": sizes, "facts": facts}, indent=1))
+    for path in (*folder.iterdir(), folder):
+        _to_disk(path)
+    return facts
 
 
 def _move(temporary: Path, folder: Path, facts: Facts) -> Facts:
@@ -112,9 +150,9 @@ def _umask() -> int:
 
 
 @contextmanager
-def _lock(root: Path) -> Iterator[bool]:
+def _lock(root: Path, name: str = ".lock") -> Iterator[bool]:
     """Holds the cache's lock, waiting for it; False where the file system has no locks. The kernel frees a killed process's lock."""
-    with (root / ".lock").open("a") as stream:
+    with (root / name).open("a") as stream:
         try:
             _acquire(stream.fileno(), root)
             alone = True
@@ -145,8 +183,12 @@ def _remove_damaged(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _unwritable(root: Path, error: OSError, needed_bytes: int) -> UserError:
+def _unwritable(root: Path, error: OSError, needed_bytes: int | None = None) -> UserError:
     full = error.errno in FULL
-    message = f"prepared data cannot be written to {root}: {error.strerror}. It takes {needed_bytes:,} bytes ({needed_bytes / 1e6:.1f} MB)."
+    message = f"prepared data cannot be written to {root}: {error.strerror}."
+    if needed_bytes is not None:
+        message += f" It takes {needed_bytes:,} bytes ({needed_bytes / 1e6:.1f} MB)."
+    elif full:
+        message += " What is done is kept there; with more room the same command goes on with it."
     fix = ("data.cache_dir=/another/folder puts it where there is room and you may write",)
     return UserError(Problem("data.cache_dir", message, fix), ExitCode.UNFIT_MACHINE if full else ExitCode.BAD_REQUEST)

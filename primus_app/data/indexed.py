@@ -3,8 +3,6 @@
 Megatron's own IndexedDataset reads the same files; it asserts where a user needs a message, and takes seconds to import.
 """
 
-import difflib
-import os
 import struct
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from primus_app.config.errors import Problem, UserError
+from primus_app.plan.data_files import missing_pair
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -74,18 +73,14 @@ class IndexedPair:
         return open_pair, (self.prefix,)
 
 
-def prefix_of(path: str) -> str:
-    """Absolute path of a pair without .bin or .idx, however it was written."""
-    absolute = os.path.abspath(os.path.expanduser(path))
-    return absolute.removesuffix(".bin").removesuffix(".idx")
-
-
 def open_pair(prefix: str) -> IndexedPair:
     """Opens ``prefix``.bin and ``prefix``.idx, and checks header and sizes; ``scan.scan_pair`` checks the content.
 
     Raises:
         UserError: a file is missing or unreadable, is not Megatron's, is empty, or the two do not belong together.
     """
+    if missing := missing_pair(prefix):
+        raise UserError(missing)
     bin_path, idx_path = Path(f"{prefix}.bin"), Path(f"{prefix}.idx")
     bin_bytes, idx_bytes = _size(bin_path), _size(idx_path)
     try:
@@ -101,25 +96,8 @@ def open_pair(prefix: str) -> IndexedPair:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:
-        raise UserError(Problem(str(path), "does not exist.", _suggestions(path))) from None
     except OSError as error:
         raise UserError(Problem(str(path), f"cannot be read: {error.strerror}.")) from error
-
-
-def _suggestions(path: Path) -> tuple[str, ...]:
-    prefix = path.with_suffix("")
-    if prefix.is_dir():
-        pairs = sorted(found.stem for found in prefix.glob("*.idx"))
-        return tuple(f"data.path={prefix / pair} is in this folder" for pair in pairs[:3])
-    if not path.parent.is_dir():
-        return (f"the folder {path.parent} does not exist either",)
-    pairs = [found.stem for found in path.parent.glob("*.idx")]
-    partner = path.with_suffix(".idx" if path.suffix == ".bin" else ".bin")
-    if partner.exists():
-        return (f"{partner.name} alone is no corpus: copy both files",)
-    near = difflib.get_close_matches(prefix.name, pairs, n=1) or sorted(pairs)[:3]
-    return tuple(f"data.path={path.parent / pair} is in this folder" for pair in near)
 
 
 def _read_header(path: Path, size: int) -> tuple[type[np.integer], int, int]:

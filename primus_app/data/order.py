@@ -16,12 +16,16 @@ def global_sample_index(step: int, global_batch_size: int, position: int = 0) ->
 
 
 class SampleOrder:
-    """Which window is read as the n-th sample of a run, in O(1) memory and for any n; the total is not needed."""
+    """Which window is read as the n-th sample of a run, in O(1) memory and for any n; the total is not needed.
 
-    def __init__(self, num_windows: int, seed: int) -> None:
+    ``part`` counts the corpora of a blend, so that two of the same size are not read in the same order.
+    """
+
+    def __init__(self, num_windows: int, seed: int, part: int = 0) -> None:
         assert num_windows > 0
         self.num_windows = num_windows
         self.seed = seed
+        self.part = part
 
     @overload
     def window_of(self, index: int) -> int: ...
@@ -34,14 +38,14 @@ class SampleOrder:
         windows = np.empty_like(places)
         for epoch in np.unique(epochs):
             chosen = epochs == epoch
-            windows[chosen] = permute(places[chosen], self.num_windows, round_keys(self.seed, int(epoch)))
+            windows[chosen] = permute(places[chosen], self.num_windows, round_keys(self.seed, int(epoch), self.part))
         return int(windows[0]) if indices.ndim == 0 else windows.reshape(indices.shape)
 
 
 @lru_cache(maxsize=16)
-def round_keys(seed: int, epoch: int) -> NDArray[np.uint64]:
+def round_keys(seed: int, epoch: int, part: int = 0) -> NDArray[np.uint64]:
     """One 64-bit key for each round of the permutation of ``epoch``."""
-    text = f"primus_app sample order, seed {seed}, epoch {epoch}"
+    text = f"primus_app sample order, seed {seed}, epoch {epoch}{f', part {part}' if part else ''}"
     return np.frombuffer(blake2b(text.encode(), digest_size=8 * NUM_ROUNDS).digest(), dtype="<u8")
 
 

@@ -10,13 +10,22 @@ SplitName = Literal["train", "valid"]
 class SplitData:
     """One split: documents ``first_document`` up to, without, ``end_document`` of the pair ``prefix``.bin, ``prefix``.idx.
 
-    The mock source has no files and no end: all four fields are None.
+    A blend of several pairs has them as ``parts``, each read in proportion to its entry of ``weights``, and no prefix of its own. The mock
+    source has no files and no end: neither prefix nor parts.
     """
 
     prefix: str | None = None
     first_document: int | None = None
     end_document: int | None = None
     num_tokens: int | None = None
+    parts: "tuple[SplitData, ...]" = ()
+    weights: tuple[float, ...] = ()
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of ``asdict``, also after a way through JSON."""
+        parts = tuple(cls.from_dict(part) for part in values.get("parts", ()))
+        return cls(**{**values, "parts": parts, "weights": tuple(values.get("weights", ()))})
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,7 @@ class PreparedData:
     """Prepared data of one run, stored as JSON in the run directory and read by every rank.
 
     Attributes:
-        digest: blake2b (32 hex digits) of what determines the samples: tokens, document borders and split; not of the place.
+        digest: blake2b (32 hex digits) of what determines the samples: tokens, document borders, split and weights; not of the place.
         tokenizer: name of the tokenizer, None where tokens are taken as they are.
         vocab_size: all token ids are below this number.
         num_documents: of both splits; None for the endless mock source.
@@ -46,5 +55,5 @@ class PreparedData:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of ``to_dict``."""
         valid = values["valid"]
-        splits = {"train": SplitData(**values["train"]), "valid": None if valid is None else SplitData(**valid)}
+        splits = {"train": SplitData.from_dict(values["train"]), "valid": None if valid is None else SplitData.from_dict(valid)}
         return cls(**{**values, **splits})

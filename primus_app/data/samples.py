@@ -1,11 +1,13 @@
 """The samples of one split, by their global index: what a rank reads for its part of a global batch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from primus_app.config.errors import Problem, UserError
+from primus_app.data.blend import Blend
 from primus_app.data.indexed import open_pair
 from primus_app.data.mock import MockWindows
 from primus_app.data.order import SampleOrder
@@ -43,7 +45,25 @@ class Samples:
         return Sample(self._windows[window], self._windows.positions(window))
 
 
-def open_samples(prepared: PreparedData, split: SplitName, *, seq_len: int, seed: int, document_mask: bool) -> Samples:
+class BlendedSamples:
+    """Samples of several corpora, each in its own order; ``Blend`` says which corpus is read as sample i. It never ends."""
+
+    num_windows = None
+
+    def __init__(self, parts: Sequence[Samples], weights: Sequence[float]) -> None:
+        self.parts = tuple(parts)
+        self.blend = Blend(weights)
+
+    def sample(self, global_index: int) -> Sample:
+        """Sample ``global_index`` of the run; see ``order.global_sample_index``."""
+        part, index = self.blend.locate(global_index)
+        return self.parts[part].sample(index)
+
+
+AnySamples = Samples | BlendedSamples
+
+
+def open_samples(prepared: PreparedData, split: SplitName, *, seq_len: int, seed: int, document_mask: bool) -> AnySamples:
     """Opens a split of ``prepared`` for reading; ``seed`` orders training and has no bearing on validation.
 
     Raises:
@@ -51,12 +71,18 @@ def open_samples(prepared: PreparedData, split: SplitName, *, seq_len: int, seed
     """
     data = prepared.train if split == "train" else prepared.valid
     assert data is not None, f"nothing was held back for the {split} split"
+
+    def open_part(part: SplitData, number: int) -> Samples:
+        windows = _open_windows(part, seq_len, document_mask)
+        # In the order of the files, a short evaluation would see one document only.
+        return Samples(windows, SampleOrder(len(windows), seed if split == "train" else VALIDATION_SEED, number))
+
+    if data.parts:
+        return BlendedSamples([open_part(part, number) for number, part in enumerate(data.parts)], data.weights)
     if data.prefix is None:
         mock = MockWindows(prepared.vocab_size, seq_len, split=split, seed=seed, document_mask=document_mask)
         return Samples(mock, None)
-    windows = _open_windows(data, seq_len, document_mask)
-    # In the order of the files, a short evaluation would see one document only.
-    return Samples(windows, SampleOrder(len(windows), seed if split == "train" else VALIDATION_SEED))
+    return open_part(data, 0)
 
 
 def _open_windows(data: SplitData, seq_len: int, document_mask: bool) -> Windows:

@@ -68,7 +68,7 @@ def remembered_scan(pair: IndexedPair, cache: Path, progress: Progress | None = 
         scan = scan_pair(pair, progress)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _write_atomically(memory, asdict(scan))
+        write_atomically(memory, asdict(scan))
     except OSError as error:
         log.warning("%s cannot be written (%s): each start will read all of %s.bin again.", memory, error.strerror, pair.prefix)
     return scan
@@ -120,10 +120,13 @@ def _fingerprint(pair: IndexedPair) -> str:
     return blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
 
-def _write_atomically(path: Path, values: dict[str, Any]) -> None:
+def write_atomically(path: Path, values: dict[str, Any]) -> None:
+    """Replaces the JSON file ``path`` as a whole."""
     with NamedTemporaryFile("w", dir=path.parent, prefix=".scan-", delete=False) as stream:
         try:
             json.dump(values, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
             stream.close()
             os.replace(stream.name, path)
         except OSError:

@@ -75,8 +75,11 @@ def total_steps(what: What) -> int:
 
 
 def differences(old: What, new: What) -> list[Difference]:
-    """Every key whose value differs, in the order of ``new``. A section that only one side has is one difference."""
-    old, new = _fold(old, new), _fold(new, old)
+    """Every key whose value differs, in the order of ``new``. A section that only one side has is one difference.
+
+    A key that the schema has since made *how* is none.
+    """
+    old, new = _fold({key: value for key, value in old.items() if not _is_how(key)}, new), _fold(new, old)
     keys = dict.fromkeys([*new, *old])
     pairs = ((key, _recorded(old, key), new.get(key)) for key in keys)
     return [Difference(key, before, after) for key, before, after in pairs if before != after]
@@ -115,13 +118,22 @@ def _recorded(old: What, key: str) -> Any:
     return old[key] if key in old else plain(_default(key))
 
 
+def _is_how(key: str) -> bool:
+    field = _field(key)
+    return field is not None and half_of(field) == "how"
+
+
 def _default(key: str) -> Any:
+    field = _field(key)
+    return None if field is None or field.is_required() else field.get_default(call_default_factory=True)
+
+
+def _field(key: str) -> FieldInfo | None:
     section: Any = Config
     *path, name = key.split(".")
     for part in path:
         section = _section_type(section.model_fields[part]) if section and part in section.model_fields else None
-    _, field = keys_of(section).get(name, (name, None)) if section else (name, None)
-    return None if field is None or field.is_required() else field.get_default(call_default_factory=True)
+    return keys_of(section).get(name, (name, None))[1] if section else None
 
 
 def _section_type(field: FieldInfo) -> type[BaseModel] | None:

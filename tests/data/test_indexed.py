@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from primus_app.config.errors import UserError
-from primus_app.data.indexed import open_pair, prefix_of
+from primus_app.data.indexed import open_pair
 from primus_app.data.scan import check_ids, remembered_scan, scan_pair
+from primus_app.plan.data_files import prefix_of
 
 DOCUMENTS = [[1, 2, 3], [4, 5, 6, 7]]
 HEADER = 34

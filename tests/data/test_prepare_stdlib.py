@@ -15,7 +15,7 @@ from primus_app.config.errors import UserError
 from primus_app.config.schema import DataConfig
 from primus_app.data import PreparedData, open_samples, prepare
 from primus_app.data.stdlib_text import documents
-from primus_app.data.tokenizer import build_tokenizer
+from primus_app.data.tokenizer import ByteTokenizer
 
 pytestmark = pytest.mark.slow  # importing megatron.core takes seconds
 
@@ -56,7 +56,7 @@ def corpus(cache: Path) -> PreparedData:
 def test_megatron_reads_back_every_source_file(corpus: PreparedData) -> None:
     from megatron.core.datasets.indexed_dataset import IndexedDataset
 
-    dataset, tokenizer = IndexedDataset(corpus.train.prefix), build_tokenizer("byte")
+    dataset, tokenizer = IndexedDataset(corpus.train.prefix), ByteTokenizer()
     assert len(dataset) == corpus.num_documents
     assert all(sequence[-1] == 256 for sequence in dataset)
     assert sorted(tokenizer.decode(sequence) for sequence in dataset) == sorted(document.text for document in documents())

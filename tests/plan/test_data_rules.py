@@ -17,17 +17,83 @@ def wheres(vocab_size: int = 320, eval_every: int = 50, **data: Any) -> list[str
     return [problem.where for problem in problems]
 
 
-@pytest.mark.parametrize("data", [{}, {"source": "mock"}, {"source": "indexed", "path": "corpus"}])
+@pytest.fixture(autouse=True)
+def _in_a_folder_with_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("corpus.bin", "corpus.idx", "other.bin", "other.idx", "book.txt", "tokenizer.json"):
+        (tmp_path / name).touch()
+
+
+LEGAL = (
+    {},
+    {"source": "mock"},
+    {"source": "indexed", "path": "corpus"},
+    {"source": "indexed", "path": ["corpus.bin", "other.idx"]},
+    {"source": "indexed", "path": ["corpus", "other"], "weights": [7.0, 3.0]},
+    {"source": "text", "path": "book.txt", "text_key": "content"},
+    {"source": "text", "path": ["book.txt", "corpus.bin"], "tokenizer": "tokenizer.json", "end_of_document": "</s>"},
+    {"source": "text", "path": ".", "tokenizer": "."},
+)
+
+
+@pytest.mark.parametrize("data", LEGAL)
 def test_legal(data: dict[str, Any]) -> None:
     assert wheres(**data) == []
 
 
 @pytest.mark.parametrize(
     "data",
-    [{"source": "indexed"}, {"source": "indexed", "path": ""}, {"source": "mock", "path": "corpus"}, {"path": "corpus"}],
+    [
+        {"source": "indexed"},
+        {"source": "indexed", "path": ""},
+        {"source": "indexed", "path": []},
+        {"source": "text"},
+        {"source": "text", "path": ["book.txt", ""]},
+        {"source": "mock", "path": "corpus"},
+        {"path": "corpus"},
+        {"source": "text", "path": ["book.txt", "./book.txt"]},
+        {"source": "indexed", "path": ["corpus", "corpus.bin"]},
+    ],
 )
-def test_path_is_needed_for_indexed_and_has_no_effect_elsewhere(data: dict[str, Any]) -> None:
+def test_path_is_needed_where_files_are_read_once_each_and_has_no_effect_elsewhere(data: dict[str, Any]) -> None:
     assert wheres(**data) == ["data.path"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ([1.0], "1 weights for 2 paths"),
+        ([1.0, 2.0, 3.0], "3 weights for 2 paths"),
+        ([1.0, -2.0], "-2, the weight of other, is negative"),
+        ([0.0, 1.0], "0, the weight of corpus, is zero"),
+    ],
+)
+def test_wrong_weights(weights: list[float], told: str) -> None:
+    data = DataConfig(source="indexed", path=["corpus", "other"], weights=weights)
+    (problem,) = check_data(data, TrainingConfig(), 320)
+    assert problem.where == "data.weights"
+    assert told in problem.what
+
+
+def test_all_weights_zero_are_two_mistakes() -> None:
+    assert wheres(source="indexed", path=["corpus", "other"], weights=[0.0, 0.0]) == ["data.weights"] * 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"weights": [1.0]},
+        {"source": "text", "path": "book.txt", "weights": [1.0]},
+        {"source": "indexed", "path": "corpus", "weights": [1.0]},
+        {"text_key": "content"},
+        {"source": "mock", "end_of_document": "</s>"},
+        {"source": "indexed", "path": "corpus", "tokenizer": "tokenizer.json"},
+        {"source": "text", "path": "book.txt", "end_of_document": "</s>"},
+    ],
+)
+def test_settings_without_effect(data: dict[str, Any]) -> None:
+    (where,) = wheres(**data)
+    assert where.partition(".")[2] in data
 
 
 @pytest.mark.parametrize("split", [(-1.0, 2.0), (98.0, -2.0), (0.0, 0.0), (0.0, 1.0)])
@@ -40,10 +106,11 @@ def test_evaluation_needs_a_share() -> None:
     assert wheres(split=(100.0, 0.0), eval_every=0) == []
 
 
-@pytest.mark.parametrize(("source", "least"), [("stdlib_text", 257), ("mock", 5)])
+@pytest.mark.parametrize(("source", "least"), [("stdlib_text", 257), ("mock", 5), ("text", 257)])
 def test_vocabulary(source: str, least: int) -> None:
-    assert wheres(least, source=source) == []
-    (problem,) = check_data(DataConfig(source=source), TrainingConfig(), least - 1)  # type: ignore[arg-type]
+    data = DataConfig(source=source, path="book.txt" if source == "text" else None)  # type: ignore[arg-type]
+    assert check_data(data, TrainingConfig(), least) == []
+    (problem,) = check_data(data, TrainingConfig(), least - 1)
     assert problem.where == "model.vocab_size"
     assert str(least - 1) in problem.what
     assert f"model.vocab_size={least}" in problem.fix[0]
@@ -51,6 +118,8 @@ def test_vocabulary(source: str, least: int) -> None:
 
 def test_each_mistake_is_reported_once() -> None:
     assert wheres(100, path="corpus", split=(0.0, 0.0)) == ["data.path", "data.split", "model.vocab_size"]
+    found = wheres(100, source="text", path=["book.txt", "boek.txt"], weights=[1.0], tokenizer="tokeniser.json", split=(0.0, 0.0))
+    assert found == ["data.weights", "data.split", "data.path", "data.tokenizer"]
 
 
 def test_every_tokenizer_has_its_size() -> None:

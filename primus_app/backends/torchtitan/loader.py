@@ -10,7 +10,7 @@ from torchtitan.components.dataloader import BaseDataLoader
 from torchtitan.components.tokenizer import BaseTokenizer
 
 from primus_app.data.prepared import PreparedData, SplitName
-from primus_app.data.samples import Samples, open_samples
+from primus_app.data.samples import open_samples
 
 
 class SampleLoader(BaseDataLoader):
@@ -29,7 +29,7 @@ class SampleLoader(BaseDataLoader):
 
     def __init__(self, config: Config, *, dp_world_size: int, dp_rank: int, seq_len: int, local_batch_size: int, **unused: Any) -> None:
         prepared = PreparedData.from_dict(config.prepared)
-        self._samples: Samples = open_samples(prepared, config.split, seq_len=seq_len, seed=config.seed, document_mask=config.document_mask)
+        self._samples = open_samples(prepared, config.split, seq_len=seq_len, seed=config.seed, document_mask=config.document_mask)
         self._batch = local_batch_size
         self._stride = local_batch_size * dp_world_size
         self._offset = local_batch_size * dp_rank

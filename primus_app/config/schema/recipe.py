@@ -62,11 +62,26 @@ class PrecisionConfig(Section):
 class DataConfig(Section):
     """Where the tokens come from."""
 
-    source: Literal["stdlib_text", "mock", "indexed"] = what(
+    source: Literal["stdlib_text", "mock", "indexed", "text"] = what(
         "stdlib_text",
-        "stdlib_text: the running Python's own library as text; mock: a learnable made-up language; indexed: a Megatron .bin/.idx pair.",
+        "stdlib_text: the running Python's own library as text; mock: a learnable made-up language; indexed: Megatron .bin/.idx pairs; "
+        "text: files of text, JSON lines or Parquet.",
     )
-    path: str | None = how(None, "indexed: the .bin/.idx pair, with or without the ending; its content counts as what, its place does not.")
-    tokenizer: Literal["byte"] = what("byte", "How text becomes tokens; byte has 256 bytes and an end of document (id 256).")
+    path: str | list[str] | None = how(
+        None, "indexed: a .bin/.idx pair; text: a file or a folder; or a list of them. The content counts as what, the place does not."
+    )
+    weights: list[float] | None = what(
+        None, "indexed with several pairs: how often each is read, in proportion; None is by their number of tokens."
+    )
+    text_key: str = how("text", "text: the field of JSON lines, or the column of Parquet, that holds the text.", min_length=1)
+    tokenizer: str = how(
+        "byte",
+        "How text becomes tokens: byte (256 bytes and an end of document, id 256), or a Hugging Face tokenizer.json or its folder; "
+        "the tokens it makes count as what.",
+        min_length=1,
+    )
+    end_of_document: str | None = how(
+        None, "Token of a tokenizer.json that ends each document; None is the end of text that its files name.", min_length=1
+    )
     split: tuple[float, float] = what((98.0, 2.0), "Shares of the documents for training and validation.")
     cache_dir: str | None = how(None, "Where prepared corpora are kept; None is primus_app under the user's cache folder.")

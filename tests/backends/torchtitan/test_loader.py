@@ -1,6 +1,8 @@
 """The order of samples through TorchTitan's loader: the same whatever the ranks, the micro batches, and after a resumption."""
 
+import json
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,38 @@ import torch
 from primus_app.config.schema import DataConfig
 from primus_app.data.prepare import prepare
 from primus_app.data.samples import open_samples
+from primus_app.data.text.growing import GrowingPair, finish
 
 GLOBAL_BATCH, SEQ_LEN, SEED, STEPS = 8, 32, 5, 3
 
 
-@pytest.fixture(scope="module")
-def prepared() -> dict[str, Any]:
-    return prepare(DataConfig(source="mock"), vocab_size=320, seq_len=SEQ_LEN, global_batch_size=GLOBAL_BATCH).to_dict()
+def text(folder: Path) -> DataConfig:
+    for name in ("a", "b"):
+        documents = [f"{name} {number}: " + "text " * (number % 23) for number in range(200)]
+        lines = "".join(json.dumps({"text": document}) + "\n" for document in documents)
+        (folder / f"{name}.jsonl").write_text(lines)
+    return DataConfig(source="text", path=str(folder), cache_dir=str(folder / "cache"))
+
+
+def blend(folder: Path) -> DataConfig:
+    """Three pairs of random tokens that hold less than what the test reads of them, so that epochs end at different times."""
+    generator = np.random.default_rng(1)
+    for name, num_documents in (("a", 60), ("b", 40), ("c", 20)):
+        pair = GrowingPair(folder / name, np.uint16)
+        pair.add([generator.integers(0, 300, 20) for _ in range(num_documents)])
+        pair.close()
+        finish(folder / name, np.uint16)
+    paths = [str(folder / name) for name in "abc"]
+    return DataConfig(source="indexed", path=paths, weights=[0.2, 0.3, 0.5], cache_dir=str(folder / "cache"))
+
+
+SOURCES = {"mock": lambda folder: DataConfig(source="mock"), "text": text, "blend": blend}
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    data = SOURCES[request.param](tmp_path_factory.mktemp(request.param))
+    return prepare(data, vocab_size=320, seq_len=SEQ_LEN, global_batch_size=GLOBAL_BATCH, evaluates=False).to_dict()
 
 
 def loader(prepared: dict[str, Any], ranks: int, rank: int, micro: int) -> Any:

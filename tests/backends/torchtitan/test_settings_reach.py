@@ -93,6 +93,13 @@ REFUSED = (
     "parallel.etp=2",
     "checkpoint.keep=1",
     "data.path=/nowhere",
+    "data=text data.path=/nowhere",
+    "data=text data.path=/ data.tokenizer=/nowhere",
+    "data.tokenizer=/nowhere",
+    "data.text_key=content",
+    "data.end_of_document=x",
+    "data.weights=[1,2]",
+    "data=text data.path=/ data.weights=[1]",
     "model=mixtral_8x7b",
     "model=gpt_oss_20b",
 )
@@ -108,6 +115,11 @@ ELSEWHERE = {
     "model.init_std": "backends/hf_names.py",
     "data.cache_dir": "data/cache.py",
     "data.split": "data/prepare.py",
+    "data.path": "plan/data_files.py",
+    "data.weights": "data/prepare.py",
+    "data.text_key": "data/text/source.py",
+    "data.tokenizer": "data/text/source.py",
+    "data.end_of_document": "data/text/source.py",
     "cluster.nodes": "plan/mesh.py",
     "cluster.devices_per_node": "launch/agent.py",
 }
@@ -161,7 +173,7 @@ def test_every_key_of_the_schema_is_looked_at() -> None:
     chosen = {word for word in typed if "." not in word}
     looked_at = {*typed, *ELSEWHERE, *(f"{group}.name" for group in (*chosen, "backend", "cluster", "optimizer"))}
     left = [key for key in schema_leaves() if key not in looked_at and not key.startswith(("model.", "hardware.", "backend.native"))]
-    only_one_value = {"training.stage", "data.tokenizer", "precision.params", "precision.grads", "precision.optimizer_states"}
+    only_one_value = {"training.stage", "precision.params", "precision.grads", "precision.optimizer_states"}
     by_group = {"data.source", "precision.compute", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.dp_shard"}
     assert set(left) - only_one_value - by_group == set()
 

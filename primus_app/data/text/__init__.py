@@ -1,0 +1,1 @@
+"""Text from files as a corpus: which files, which documents in them, and their tokens."""
