@@ -20,9 +20,6 @@ VERBS = {
 }
 """Each verb and what it does."""
 
-PLAIN_VERBS = ("convert",)
-"""Verbs on files: plain arguments follow, no settings; Hydra is not imported."""
-
 SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "workspace")
 """Keys and sections that are no groups."""
 
@@ -37,6 +34,9 @@ OWN_FLAGS = {
     },
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
+
+FILE_VERBS = ("convert",)
+"""Verbs on a file: plain arguments follow, and no Hydra."""
 
 NO_EFFECT = {
     "config_path": ("--config-path", "has no effect", "--config-dir DIR looks for groups and options in DIR too"),
