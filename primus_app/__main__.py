@@ -39,7 +39,7 @@ def _close_output() -> None:
 
 
 def _run(argv: list[str]) -> int:
-    from primus_app.cli.arguments import PLAIN_VERBS, parse_arguments, wants_help
+    from primus_app.cli.arguments import FILE_VERBS, parse_arguments, wants_help
 
     if "COMP_LINE" in os.environ:
         from primus_app.cli.completion import complete
@@ -54,15 +54,17 @@ def _run(argv: list[str]) -> int:
 
         print(f"primus_app {__version__}")
         return int(ExitCode.DONE)
-    from primus_app.cli.verbs import run_plain_verb, run_verb
+    if argv[:1] and argv[0] in FILE_VERBS:
+        from primus_app.cli.verbs import run_file_verb
 
-    if argv and argv[0] in PLAIN_VERBS:
-        return run_plain_verb(argv[0], argv[1:])
+        return run_file_verb(argv[0], argv[1:])
     arguments = parse_arguments(argv)
     if arguments.wants_hydra:
         from primus_app.cli.hydra_flags import answer
 
         return answer(arguments)
+    from primus_app.cli.verbs import run_verb
+
     return run_verb(arguments)
 
 

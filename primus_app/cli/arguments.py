@@ -21,9 +21,6 @@ VERBS = {
 }
 """Each verb and what it does."""
 
-PLAIN_VERBS = ("convert", "import-titan")
-"""Verbs on files: plain arguments follow, no settings; Hydra is not imported."""
-
 SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "workspace")
 """Keys and sections that are no groups."""
 
@@ -39,6 +36,9 @@ OWN_FLAGS = {
     "import-titan": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
+
+FILE_VERBS = ("convert", "import-titan")
+"""Verbs on a file or a folder: plain arguments follow, and no Hydra."""
 
 NO_EFFECT = {
     "config_path": ("--config-path", "has no effect", "--config-dir DIR looks for groups and options in DIR too"),

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from primus_app.cli.arguments import OWN_FLAGS, PLAIN_VERBS, VERBS
+from primus_app.cli.arguments import FILE_VERBS, OWN_FLAGS, VERBS
 from primus_app.config.compose import groups
 from primus_app.config.errors import ExitCode
 from primus_app.config.kinds import choices, schema_fields, schema_leaves, takes_truth
@@ -38,10 +38,10 @@ def candidates(line: str) -> list[str]:
     if before and before[-1] in FLAG_VALUES:
         return _starting(FLAG_VALUES[before[-1]], word)
     verb = before[0] if before and before[0] in VERBS else "train"
-    if verb in PLAIN_VERBS:
-        return _starting(OWN_FLAGS[verb], word) if word.startswith("-") else _files(word)
     if word.startswith("-"):
-        return _starting((*OWN_FLAGS[verb], *FLAGS), word)
+        return _starting(OWN_FLAGS[verb] if verb in FILE_VERBS else (*OWN_FLAGS[verb], *FLAGS), word)
+    if verb in FILE_VERBS:
+        return _files(word)
     options = groups(_config_dir(before))
     if "=" in word:
         return list(_values(word, options))

@@ -22,8 +22,8 @@ def run_verb(arguments: Arguments) -> int:
     return int(record_and_run(check_training(arguments.request, detect_devices())))
 
 
-def run_plain_verb(verb: str, argv: Sequence[str]) -> int:
-    """Carry out a verb on files; the exit code."""
+def run_file_verb(verb: str, argv: Sequence[str]) -> int:
+    """Carry out a verb on a file or a folder; the exit code."""
     if verb == "convert":
         from primus_app.cli.convert import run_convert
 

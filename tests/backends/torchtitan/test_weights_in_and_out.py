@@ -27,7 +27,7 @@ from tests.system.program import SMALL, TIMEOUT_S, environment, losses, rows
 pytestmark = pytest.mark.slow
 
 SEED, BATCH, LENGTH = 1234, 4, 32
-COMMON = (*SMALL[:2], "data=mock", "training.eval_steps=1", "user_name=ada")
+COMMON = (*SMALL[:2], "data=mock", "user_name=ada")
 TWO = "cluster.devices_per_node=2"
 SOURCES: dict[str, tuple[str, ...]] = {
     "llama_tiny": ("parallel=fsdp", TWO, "model.rms_norm_eps=1e-4", "data=stdlib_text"),
@@ -85,7 +85,7 @@ def source(train: Callable[..., Path]) -> Source:
 
     @cache
     def make(name: str) -> tuple[Path, Path]:
-        run = train(name, f"model={name}", "training.steps=3", "training.eval_every=3", *SOURCES[name])
+        run = train(name, f"model={name}", "training.steps=3", "training.eval_every=3", "training.eval_steps=1", *SOURCES[name])
         folder = run.parent / "folders" / name
         done = primus("convert", str(run), "--to", "hf", "--output", str(folder))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -126,9 +126,10 @@ def test_transformers_finds_the_runs_own_evaluation_loss(name: str, source: Sour
     run, folder = source(name)
     [evaluation] = [row["eval_loss"] for row in rows(run) if "eval_loss" in row]
     assert loss_of(folder, first_batch(run, "valid")) == pytest.approx(evaluation, rel=1e-5)
-    assert evaluation != pytest.approx(losses(run)[0], rel=1e-3)
+    assert evaluation != pytest.approx(losses(run)[0], rel=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize("name", SOURCES)
 def test_logits_are_those_of_the_engine_on_the_same_checkpoint(name: str, source: Source) -> None:
     from primus_app.backends.torchtitan.load import load_checkpoint
@@ -181,7 +182,7 @@ def test_a_disk_without_room_is_refused_and_stays_clean(source: Source, disk: Pa
     from primus_app.backends import hf_folder
 
     step = find_saved_step(source("llama_tiny")[0], where="test")
-    with pytest.raises(UserError, match=r"the weights need 0\.02 GiB, and 1\.0 of 1\.0 MiB free"):
+    with pytest.raises(UserError, match=r"the weights need 0\.02 GiB, and 1\.0 MiB of 1\.0 MiB free"):
         hf_folder.write_folder(step, disk / "new", "fp32")
     monkeypatch.setattr(hf_folder, "_require_room", lambda *given: None)  # as if it had filled up meanwhile
     with pytest.raises(UserError, match="No space left on device") as caught:
