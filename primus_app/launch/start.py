@@ -1,7 +1,10 @@
 """The first lines of the node agent's and the ranks' processes: tied to their parent before anything slow is imported."""
 
+import logging
+import os
 import signal
 import sys
+from typing import NoReturn
 
 from primus_app.launch.orphan import die_with_parent
 
@@ -18,7 +21,16 @@ def main(role: str, parent: str, *arguments: str) -> int:
     from primus_app.launch.rank import main as run_rank
 
     run_rank(*arguments)
-    return 0
+    return _leave()
+
+
+def _leave() -> NoReturn:
+    """End a rank that has closed everything. An ordinary exit takes the interpreter apart while threads of torch still want it, which
+    every now and then aborts a process that has done all its work."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
