@@ -83,6 +83,12 @@ def test_experts(start: Start, place: Path, model: str, layout: str) -> None:
     _hold(start, place, f"{model} {layout}", EXPERTS[layout], (f"model={model}",), 1e-4)
 
 
+def test_a_pipeline_moves_the_same_selection_bias(start: Start, place: Path) -> None:
+    """The bias moves by the sign of whole counts, so one token too many in the first step shows in the second."""
+    base = ("model=deepseek_v3_tiny", "training.load_balancing=expert_bias")
+    _hold(start, place, "bias pp2", EXPERTS["pp2"], base, 1e-4)
+
+
 def test_context_parallel(start: Start, place: Path) -> None:
     """In blocks of 128 tokens for each of two ranks."""
     overrides = ("parallel=cp2", "cluster.devices_per_node=2")
