@@ -147,6 +147,10 @@ REMOVALS = {
         "import torch.distributed.pipelining.schedules as home; del home.PipelineScheduleMulti",
         "torch.distributed.pipelining.schedules.PipelineScheduleMulti",
     ),
+    "torch-pipeline-shape-pass": (
+        "from torch.distributed.pipelining.stage import PipelineStage as home; del home._forward_metadata_inference",
+        "torch.distributed.pipelining.stage.PipelineStage._forward_metadata_inference",
+    ),
     "torchtitan-final-sleep": ("import torchtitan.trainer as home; del home.time", "torchtitan.trainer.time"),
     "torchtitan-cpu-peak": ("import torchtitan.tools.utils as home; del home.get_peak_flops", "torchtitan.tools.utils.get_peak_flops"),
 }

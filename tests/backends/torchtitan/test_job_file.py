@@ -97,7 +97,8 @@ def composed(job: Job, devices: int | None = None, *more: str) -> Config:
     assert tuple(words[-len(converted.overrides) :]) == converted.overrides
     config = load_config(Request((*converted.overrides, "hardware=mi300x", *more)), hardware="cpu")
     plan = make_plan(config, local_devices=1, local_hardware="cpu")
-    assert plan.problems == ()
+    corpus = (f"{config.data.path}.bin", f"{config.data.path}.idx")  # Not on this machine.
+    assert [problem for problem in plan.problems if not problem.where.endswith(corpus)] == []
     assert load_backend("torchtitan").check(config, plan.mesh) == []
     assert plan.mesh is not None
     assert devices is None or plan.mesh.world == devices

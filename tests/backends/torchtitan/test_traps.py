@@ -140,6 +140,37 @@ def test_experts_move_no_bias_unless_asked(model_of: Any) -> None:
     assert spec.post_optimizer_build_fn is None
 
 
+def test_a_pipeline_counts_no_tokens_before_the_first_step(tmp_path: Path) -> None:
+    """Upstream's stage runs its module to learn shapes, and a module that counts what it sees counts that too."""
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage
+
+    from primus_app.backends.torchtitan import shape_pass_patch
+
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.add_(x.shape[0])
+            return self.linear(x)
+
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        stage = PipelineStage(Counting(), 0, 1, torch.device("cpu"))
+        stock = getattr(PipelineStage._forward_metadata_inference, "__wrapped__", PipelineStage._forward_metadata_inference)
+        stock(stage, (torch.ones(3, 4),), {}, has_backward=False)
+        assert stage.submod.seen.item() == 3
+        shape_pass_patch.apply_shape_pass()
+        shape_pass_patch.apply_shape_pass()
+        stage._forward_metadata_inference((torch.ones(3, 4),), {}, has_backward=False)
+        assert stage.submod.seen.item() == 3
+    finally:
+        dist.destroy_process_group()
+
+
 def test_mixed_precision_holds_without_sharding_too(tmp_path: Path) -> None:
     """Upstream's help says it needs data parallelism; its code wraps every model, at degree 1 as well."""
     source = Path(__import__("torchtitan").__file__).parent / "models/llama3/parallelize.py"
