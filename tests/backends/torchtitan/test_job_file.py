@@ -97,8 +97,8 @@ def composed(job: Job, devices: int | None = None, *more: str) -> Config:
     assert tuple(words[-len(converted.overrides) :]) == converted.overrides
     config = load_config(Request((*converted.overrides, "hardware=mi300x", *more)), hardware="cpu")
     plan = make_plan(config, local_devices=1, local_hardware="cpu")
-    corpus = (f"{config.data.path}.bin", f"{config.data.path}.idx")  # Not on this machine.
-    assert [problem for problem in plan.problems if not problem.where.endswith(corpus)] == []
+    # The file's corpus and tokenizer are not on this machine.
+    assert [problem for problem in plan.problems if problem.where not in ("data.path", "data.tokenizer")] == []
     assert load_backend("torchtitan").check(config, plan.mesh) == []
     assert plan.mesh is not None
     assert devices is None or plan.mesh.world == devices
@@ -118,7 +118,7 @@ def test_the_numbers_of_a_file_are_those_of_the_command(tmp_path: Path) -> None:
     assert optimizer.min_lr == pytest.approx(1e-4)
     assert (parallel.tp, parallel.dp_replicate, parallel.dp_shard) == (4, 2, "auto")
     assert (config.precision.compute, config.precision.params) == ("bf16", "fp32")
-    assert (config.checkpoint.every, config.checkpoint.keep) == (300, 4)
+    assert (config.checkpoint.every, config.checkpoint.keep, config.checkpoint.async_) == (300, 4, True)
     assert (config.logging.every, config.logging.tensorboard, config.workspace) == (5, True, "./my runs/out")
     assert (config.cluster.nodes, config.cluster.devices_per_node) == (4, 8)
     assert flatten(config.backend.native) == {
@@ -216,6 +216,24 @@ enable_float8_linear = true
 [memory_estimation]
 enabled = false
 """
+
+
+def test_text_its_tokenizer_and_first_weights_are_carried_over(tmp_path: Path) -> None:
+    text = """
+[model]
+name = "llama3"
+flavor = "8B"
+hf_assets_path = "assets/Llama 3"
+[training]
+steps = 1
+dataset = "c4"
+dataset_path = "/data/c4"
+[checkpoint]
+enable = true
+initial_load_in_hf = true
+"""
+    found = convert(read(tmp_path, text), 8).overrides
+    assert {"data=text", "data.path=/data/c4", "data.tokenizer='assets/Llama 3'", "checkpoint.load='assets/Llama 3'"} <= set(found)
 
 
 def test_the_keys_of_the_first_releases(tmp_path: Path) -> None:
@@ -341,6 +359,8 @@ DIFFERS: list[tuple[str, str]] = [
     ("[optimizer]\nweight_decay = 0.1\n", "optimizer.weight_decay"),
     ('[model]\nconverters = ["quantize.linear.float8"]\n', "model.converters"),
     ('[training]\ndtype = "bfloat16"\n', "training.dtype"),
+    ('[checkpoint]\ninitial_load_path = "dcp/step-9"\n', "checkpoint.initial_load_path"),
+    ('[checkpoint]\nenable = true\nasync_mode = "async_with_pinned_mem"\n', "checkpoint.async_mode"),
     ("[checkpoint]\ninitial_load_in_hf = true\n", "checkpoint.initial_load_in_hf"),
     ("[metrics]\nenable_wandb = true\n", "metrics.enable_wandb"),
     ("[debug]\nmoe_force_load_balance = true\n", "debug.moe_force_load_balance"),

@@ -120,6 +120,8 @@ ELSEWHERE = {
     "data.text_key": "data/text/source.py",
     "data.tokenizer": "data/text/source.py",
     "data.end_of_document": "data/text/source.py",
+    "checkpoint.load": "backends/initial_weights.py",
+    "checkpoint.load_digest": "backends/initial_weights.py",
     "cluster.nodes": "plan/mesh.py",
     "cluster.devices_per_node": "launch/agent.py",
 }

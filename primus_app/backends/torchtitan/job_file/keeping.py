@@ -20,15 +20,15 @@ def checkpoint_rows(job: Job) -> Iterator[Row]:
         yield Row(key, job[key], became, Fate.SAME if enabled else Fate.NO_MEANING, "" if enabled else off)
     key = "checkpoint.enable_first_step_checkpoint"
     yield Row(key, job[key], native(key, job[key], False) if enabled else (), Fate.SAME if enabled else Fate.NO_MEANING)
-    starts = bool(job["checkpoint.initial_load_path"]) or job["checkpoint.initial_load_in_hf"]
-    for name in ("initial_load_path", "initial_load_in_hf", "initial_load_in_hf_quantized", "initial_load_model_only"):
-        key = f"checkpoint.{name}"
-        note = "weights start from the seed: a start from other weights is not carried over" if starts else "nothing is loaded"
-        yield Row(key, job[key], fate=Fate.DIFFERS if starts and job.gives(key) else Fate.NO_MEANING, note=note)
+    yield from _first_weights(job)
+    mode = job["checkpoint.async_mode"]
+    pinned = mode == "async_with_pinned_mem"
+    note = "by way of ordinary memory of the host" if pinned else "" if enabled else off
+    fate = Fate.NO_MEANING if not enabled else Fate.DIFFERS if pinned else Fate.SAME
+    yield Row("checkpoint.async_mode", mode, setting("checkpoint.async", mode != "disabled") if enabled else (), fate, note)
     yield from _last(job, enabled)
     for name, note in (
         ("folder", "they lie in checkpoints/ of the run directory"),
-        ("async_mode", "they are saved before training goes on, and then reported"),
         ("load_step", RESUME),
         ("exclude_from_loading", RESUME),
         ("load_only", RESUME),
@@ -37,6 +37,24 @@ def checkpoint_rows(job: Job) -> Iterator[Row]:
         ("interval_type", "intervals are steps"),
     ):
         yield Row(f"checkpoint.{name}", job[f"checkpoint.{name}"], fate=Fate.NO_MEANING, note=note)
+
+
+def _first_weights(job: Job) -> Iterator[Row]:
+    """A Hugging Face folder is one here too; a checkpoint of TorchTitan's own is not read."""
+    path, is_hf = job["checkpoint.initial_load_path"], job["checkpoint.initial_load_in_hf"]
+    folder = (path or job["model.hf_assets_path"]) if is_hf else None
+    became = setting("checkpoint.load", folder) if folder else ()
+    lost = bool(path) and not is_hf
+    note = "weights start from the seed: a checkpoint of TorchTitan's own is not read, a Hugging Face folder is" if lost else ""
+    yield Row("checkpoint.initial_load_path", path, became if path else (), Fate.DIFFERS if lost else Fate.SAME, note)
+    note = "weights start from the seed: no Hugging Face folder is named" if is_hf and not folder else ""
+    fate = Fate.DIFFERS if note else Fate.SAME
+    yield Row("checkpoint.initial_load_in_hf", is_hf, () if path else became, fate, note)
+    quantized = job["checkpoint.initial_load_in_hf_quantized"]
+    note = "weights in 8 bits are not read: convert them to bfloat16 first" if quantized else "weights are read as they are stored"
+    yield Row("checkpoint.initial_load_in_hf_quantized", quantized, fate=Fate.DIFFERS if quantized else Fate.NO_MEANING, note=note)
+    note = "checkpoint.load takes weights only"
+    yield Row("checkpoint.initial_load_model_only", job["checkpoint.initial_load_model_only"], fate=Fate.NO_MEANING, note=note)
 
 
 def _last(job: Job, enabled: bool) -> Iterator[Row]:

@@ -10,7 +10,9 @@ from primus_app.backends.torchtitan.job_file.setting import names, setting
 from primus_app.config.errors import Problem
 
 FORMATS = "only bfloat16 and float32 are trained here"
-OWN_CORPUS = "tokenise it once into the Megatron pair {0}.bin and {0}.idx, and name its place; data=mock tries the command without"
+SAME_TEXT = "the same text, tokenised before training and read in another order"
+DOWNLOADED = "TorchTitan downloads {} while it trains: download its files to a folder and name that as data.path"
+NO_TOKENIZER = "no tokenizer is named, so it is read byte by byte: data.tokenizer=<tokenizer.json> for another"
 
 
 def find_model(job: Job) -> tuple[Flavor | None, list[Row], list[Problem]]:
@@ -32,8 +34,11 @@ def find_model(job: Job) -> tuple[Flavor | None, list[Row], list[Problem]]:
 
 
 def _extras(job: Job) -> Iterator[Row]:
+    used = _tokenizer_key(job)
     for key in ("model.hf_assets_path", "model.tokenizer_path"):
-        yield Row(key, job[key], fate=Fate.NO_MEANING, note="training reads tokens: it is the tokenizer to prepare the data with")
+        became = setting("data.tokenizer", job[key]) if key == used else ()
+        note = "" if key == used else "nothing is tokenised with it"
+        yield Row(key, job[key], became, Fate.SAME if key == used else Fate.NO_MEANING, note)
     converters = names(job["model.converters"])
     note = f"{', '.join(converters)}: {FORMATS}" if converters else ""
     yield Row("model.converters", job["model.converters"], fate=Fate.DIFFERS if converters else Fate.NO_MEANING, note=note or "none given")
@@ -60,6 +65,13 @@ def precision_rows(job: Job) -> Iterator[Row]:
     yield Row("training.mixed_precision_reduce", job["training.mixed_precision_reduce"])
 
 
+def _tokenizer_key(job: Job) -> str | None:
+    """The key that names the tokenizer of the text, if one does and there is text."""
+    if job["training.dataset"] == "c4_test" and job["training.dataset_path"] is None:
+        return None
+    return next((key for key in ("model.hf_assets_path", "model.tokenizer_path") if job[key]), None)
+
+
 def data_rows(job: Job) -> Iterator[Row]:
     """The corpus: TorchTitan tokenises text while it trains, here it is tokenised before."""
     dataset, path = job["training.dataset"], job["training.dataset_path"]
@@ -67,9 +79,10 @@ def data_rows(job: Job) -> Iterator[Row]:
         note = "TorchTitan's 2,000 documents do not come with it: data=stdlib_text, the default, is a small corpus that needs nothing"
         yield Row("training.dataset", dataset, fate=Fate.DIFFERS, note=note)
     else:
-        became = ("data=indexed", *setting("data.path", dataset))
-        yield Row("training.dataset", dataset, became, Fate.DIFFERS, OWN_CORPUS.format(dataset))
-    yield Row("training.dataset_path", path, fate=Fate.NO_MEANING, note="the raw text, to be tokenised")
+        tokenizer = "" if _tokenizer_key(job) else f"; {NO_TOKENIZER}"
+        note = (SAME_TEXT if path else DOWNLOADED.format(dataset)) + tokenizer
+        yield Row("training.dataset", dataset, ("data=text", *(() if path else setting("data.path", dataset))), Fate.DIFFERS, note)
+    yield Row("training.dataset_path", path, setting("data.path", path) if path else ())
     for key in (name for name in FIELDS if ".dataloader." in name):
         yield Row(key, job[key], fate=Fate.NO_MEANING, note="samples are read from a file of tokens, without worker processes")
 
