@@ -1,6 +1,7 @@
 """TorchTitan's checkpoints: exactly so many kept, and each told to the run once it is complete."""
 
 import logging
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torchtitan.components.checkpointer import CheckpointManager
 
 from primus_app.run.checkpoints import complete_checkpoints, surplus_checkpoints, unmark
+from primus_app.run.reserve import full_disk_note
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Checkpoints(CheckpointManager):
         if torch.distributed.get_rank() == 0:
             # Writing over a damaged one; no rank writes a file before all have told rank 0 what they will write.
             unmark(Path(self._create_checkpoint_id(curr_step)))
-        with _told(curr_step):
+        with self._told(curr_step):
             super()._save(curr_step, last_step)
         if self.save_future is None:
             self._complete(curr_step)
@@ -80,7 +82,7 @@ class Checkpoints(CheckpointManager):
     def _wait_for_saving(self) -> None:
         assert self.save_future is not None
         future, self.save_future = self.save_future, None
-        with _told(self._under_way):
+        with self._told(self._under_way):
             future.result()
         self._complete(self._under_way)
 
@@ -106,12 +108,15 @@ class Checkpoints(CheckpointManager):
             logger.warning("%s", error)
         super()._close()
 
-
-@contextmanager
-def _told(step: int) -> Iterator[None]:
-    """What goes wrong while ``step`` is written, as one sentence that names the rank: torch's own is a traceback of every rank."""
-    try:
-        yield
-    except CheckpointException as error:
-        causes = [f"rank {rank}: {type(cause).__name__}: {cause}" for rank, (cause, _) in sorted(error.failures.items())]
-        raise RuntimeError(f"the checkpoint of step {step} could not be written ({'; '.join(causes[:2])})") from error
+    @contextmanager
+    def _told(self, step: int) -> Iterator[None]:
+        """What goes wrong while ``step`` is written, as one sentence that names the rank: torch's own is a traceback of every rank."""
+        try:
+            yield
+        except CheckpointException as error:
+            full = full_disk_note(Path(self.folder))
+            if torch.distributed.get_rank() == 0:
+                # All ranks have stopped writing. On a full disk the error itself finds room only now.
+                shutil.rmtree(self._create_checkpoint_id(step), ignore_errors=True)
+            causes = [f"rank {rank}: {type(cause).__name__}: {cause}" for rank, (cause, _) in sorted(error.failures.items())]
+            raise RuntimeError(f"the checkpoint of step {step} could not be written ({'; '.join(causes[:2])}){full}") from error
