@@ -259,7 +259,9 @@ def sample(kind: Any, default: Any) -> Any:
     return "x" if default is None and kind is str else 1 if default is None and kind is int else default
 
 
-@pytest.mark.parametrize("key", [*FIELDS, *OLDER_NAMES, *OLDER_SPECIAL, *(f"{older}.fqns" for older in OLDER_SECTIONS if "moe" in older)])
+@pytest.mark.parametrize(
+    "key", sorted({*FIELDS, *OLDER_NAMES, *OLDER_SPECIAL, *(f"{older}.fqns" for older in OLDER_SECTIONS if "moe" in older)})
+)
 def test_every_key_is_told_of(key: str) -> None:
     name = current_name(key)
     name = f"{name}" if name in FIELDS or name in OLDER_SPECIAL else current_name(key.replace(".fqns", ".float8.fqns"))
