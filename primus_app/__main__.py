@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from primus_app.config.errors import ExitCode, UserError, show_problems
+from primus_app.config.errors import ExitCode, Problem, UserError, show_problems
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +38,15 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _require_folder() -> None:
+    """Hydra, git and every relative path need the current folder."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        fix = ("cd to a folder that is there",)
+        raise UserError(Problem("current folder", "has been deleted", fix), ExitCode.UNFIT_MACHINE) from None
+
+
 def _run(argv: list[str]) -> int:
     from primus_app.cli.arguments import FILE_VERBS, parse_arguments, wants_help
 
@@ -54,6 +63,7 @@ def _run(argv: list[str]) -> int:
 
         print(f"primus_app {__version__}")
         return int(ExitCode.DONE)
+    _require_folder()
     if argv[:1] and argv[0] in FILE_VERBS:
         from primus_app.cli.verbs import run_file_verb
 

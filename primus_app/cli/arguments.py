@@ -94,7 +94,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     folder = str(Path(hydra.config_dir).expanduser().absolute()) if hydra.config_dir else None
     request = Request(tuple(hydra.overrides), (hydra.config_name or "config").removesuffix(".yaml"), folder)
     arguments = Arguments(verb, flags, hydra, tuple(rest), request)
-    if problems := [*_without_effect(arguments), *_misplaced_verbs(arguments), *folder_problems(request)]:
+    if problems := [*_without_effect(arguments), *_misplaced_verbs(arguments), *_given_twice(request), *folder_problems(request)]:
         raise UserError(problems)
     return arguments
 
@@ -143,6 +143,18 @@ def _without_effect(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--multirun", "has no effect where Hydra shows the configuration", ("leave it out and give each key one value",))
     for flag in sorted(arguments.flags if arguments.wants_hydra else ()):
         yield Problem(flag, "has no effect where Hydra shows the configuration", ("leave it out",))
+
+
+def _given_twice(request: Request) -> Iterator[Problem]:
+    """Hydra would take the last one without a word."""
+    given: dict[str, list[str]] = {}
+    for text in request.overrides:
+        key, equals, _ = text.lstrip("+").partition("=")
+        if equals and not text.startswith("~"):
+            given.setdefault(key, []).append(text)
+    for key, texts in given.items():
+        if len(texts) > 1:
+            yield Problem(key, f"is given {len(texts)} times: {', '.join(texts)}", ("leave all but one out",))
 
 
 def _misplaced_verbs(arguments: Arguments) -> Iterator[Problem]:

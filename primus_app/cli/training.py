@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from primus_app.backends.base import load_backend
 from primus_app.backends.initial_weights import check_load, resolve_load
+from primus_app.cli.lasting_output import lasting_output
 from primus_app.cli.program import program_name
 from primus_app.cli.summary import show_finished, show_start, show_summary
 from primus_app.config.compose import Request, hydra_ready
@@ -15,6 +16,7 @@ from primus_app.config.overrides import override_value
 from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
+from primus_app.launch.loopback import check_loopback
 from primus_app.plan.devices import Machine, check_devices
 from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
@@ -61,11 +63,18 @@ def _check(request: Request, devices: Devices) -> Checked:
         raise UserError(missing, ExitCode.UNFIT_MACHINE)
     if refused:
         raise UserError(refused)
+    if unfit := check_loopback():
+        raise UserError(unfit, ExitCode.UNFIT_MACHINE)
     return Checked(request, config, plan, devices)
 
 
 def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
     """Open the run directory, write the snapshot, train. ``exp_name`` is the folder of a sweep's job."""
+    with lasting_output():
+        return _record_and_run(checked, exp_name)
+
+
+def _record_and_run(checked: Checked, exp_name: str | None) -> ExitCode:
     config, plan, request = checked.config, checked.plan, checked.request
     assert plan.mesh is not None
     assert plan.batch is not None

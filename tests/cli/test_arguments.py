@@ -63,6 +63,8 @@ def test_the_users_folder_is_absolute_and_the_name_without_ending(tmp_path: Path
         (["--config-path", "/tmp"], "--config-path: has no effect", "--config-dir DIR"),
         (["--experimental-rerun", "x"], "--experimental-rerun: has no effect", "config.yaml"),
         (["--config-dir", "/no/such"], "--config-dir: no such folder: /no/such", ""),
+        (["training.steps=5", "training.steps=6"], "training.steps: is given 2 times: training.steps=5, training.steps=6", "all but one"),
+        (["model=llama_tiny", "+model=llama_tiny"], "model: is given 2 times", "all but one"),
         (["--config-name", "confg"], "--config-name: no file confg.yaml", "did you mean config?"),
     ],
 )

@@ -1,6 +1,7 @@
 """The door from outside: exit codes, one message, Hydra's flags, the sweep's refusals, and how little is imported."""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -182,3 +183,12 @@ def test_a_verb_that_does_not_train_imports_no_engine(tmp_path: Path, argv: list
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["plna"]])
 def test_help_does_not_even_import_hydra(tmp_path: Path, argv: list[str]) -> None:
     assert loaded(argv, ("hydra", "omegaconf"), tmp_path) == set()
+
+
+@pytest.mark.parametrize("argv", [[], ["plan"], ["--cfg", "job"], ["modle=x"]])
+def test_a_current_folder_that_is_gone(tmp_path: Path, argv: list[str]) -> None:
+    script = f"mkdir gone && cd gone && rmdir ../gone && exec {shlex.quote(sys.executable)} -m primus_app {' '.join(argv)}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "error: current folder: has been deleted\n  cd to a folder that is there\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.program import SMALL, Program, Start, environment
+from tests.system.program import SMALL, Program, Start, environment, last_of_each
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def _start(*overrides: str, workspace: Path | None = None, exp_name: str = "run", cwd: Path | None = None) -> Program:
         place = workspace or tmp_path / "work space"
-        arguments = [*SMALL, *overrides, f"workspace='{place}'", f"exp_name={exp_name}"]
+        arguments = [*last_of_each([*SMALL, *overrides]), f"workspace='{place}'", f"exp_name={exp_name}"]
         process = subprocess.Popen(
             [sys.executable, "-m", "primus_app", *arguments],
             stdout=subprocess.PIPE,

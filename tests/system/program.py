@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,11 @@ class Program:
         """Exit code and output."""
         output = self.output()
         return self.process.returncode, output
+
+
+def last_of_each(overrides: Sequence[str]) -> list[str]:
+    """Of several values for a key the last, as a test's own stands after what all tests have."""
+    return list({text.partition("=")[0]: text for text in overrides}.values())
 
 
 Start = Callable[..., Program]

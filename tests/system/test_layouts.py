@@ -1,7 +1,8 @@
 """Any layout gives the curve of one process: float32, 20 steps, the same seed and global batch; relative 1e-5, with experts 1e-4.
 
-At the default rate of 3e-3 and 8 short samples a step, training itself amplifies a difference in the last digit a hundredfold within
-20 steps; at 1e-3 it does not, so that a wrong gradient shows and rounding does not.
+At the default rate of 3e-3 and 8 short samples a step, training itself amplifies a difference in the last digit: in float32 tp2, fsdp2
+and pp2 of llama_tiny are 1e-4 to 3e-4 away after 20 steps, with float64 in its place 1e-12. At 1e-3 it does not, so that a wrong
+gradient shows and rounding does not.
 """
 
 from pathlib import Path
