@@ -16,6 +16,7 @@ from typing import Any
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.environment import export, rank_environment
+from primus_app.launch.preparation import PreparationLines
 from primus_app.launch.signals import ENDING_SIGNALS, state_of
 from primus_app.launch.tidy import drop_unfinished, tidy_up
 from primus_app.run.directory import RunDirectory
@@ -124,16 +125,9 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
 
 
 def _with_progress(work: Callable[[Callable[[int, int], None]], Any]) -> Any:
-    """Show a bar on the terminal, one line elsewhere, as soon as there is something to wait for."""
+    """Show a bar on the terminal, lines elsewhere, as soon as there is something to wait for."""
     if not sys.stderr.isatty():
-        told: list[int] = []
-
-        def tell(done: int, total: int) -> None:
-            if not told:
-                told.append(total)
-                print("preparing data", file=sys.stderr, flush=True)
-
-        return work(tell)
+        return work(PreparationLines().tell)
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -86,6 +86,17 @@ def test_a_source_that_needs_a_path_and_one_that_has_none(door: Door) -> None:
         assert "data.path" in answer.out
 
 
+@pytest.mark.parametrize("typed", [("data=indexed", "data.path=/nowhere/x"), ("data=text", "data.path=/nowhere/x")])
+def test_data_that_is_not_there_is_told_by_the_plan_and_before_a_sweep(door: Door, tmp_path: Path, typed: tuple[str, ...]) -> None:
+    answer = door("plan", *typed)
+    assert answer.code == 2
+    assert "/nowhere/x" in answer.out
+    answer = door("--multirun", *typed, "training.seed=1,2")
+    assert answer.code == 2
+    assert len(answer.problems()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_plan_as_json_with_its_problem(door: Door) -> None:
     assert '"problems": []' in door("plan", "--json").out
     answer = door("plan", "--json", "optimizer.lr=1e-5", "optimizer.min_lr=1")

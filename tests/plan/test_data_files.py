@@ -37,13 +37,15 @@ def test_an_address_is_no_file() -> None:
 
 
 def test_pairs_each_by_its_missing_file(folder: Path) -> None:
-    data = DataConfig(source="indexed", path=[str(folder / name) for name in ("web", "wep", "alone", "x/y")])
-    problems = check_files(data)
-    assert [problem.where for problem in problems] == [str(folder / name) for name in ("wep.bin", "alone.bin", "x/y.bin")]
+    paths = [str(folder / name) for name in ("web", "wep", "alone", "x/y", "no_tokenizer", "no_tokenizer/x")]
+    problems = check_files(DataConfig(source="indexed", path=paths))
+    assert [problem.where for problem in problems] == [f"{path}.bin" for path in paths[1:]]
     assert [problem.fix for problem in problems] == [
         (f"data.path={folder}/web is in this folder",),
         ("alone.idx alone is no corpus: copy both files",),
         (f"the folder {folder}/x does not exist either",),
+        ("it is a folder without any .idx",),
+        (f"{folder}/no_tokenizer has no .idx at all",),
     ]
 
 

@@ -52,6 +52,12 @@ def test_a_key_that_the_schema_has_gained_had_its_default(full_model: Config) ->
     assert differences(new | {"model.old_key": 3}, new) == [Difference("model.old_key", 3, None)]
 
 
+def test_a_key_that_has_become_how_no_longer_differs(config: Config) -> None:
+    what = what_of(config)
+    assert "data.tokenizer" not in what, "the tokens it makes count, not where it lies"
+    assert differences(what | {"data.tokenizer": "byte"}, what) == []
+
+
 def test_the_length_may_grow_and_nothing_else(config: Config) -> None:
     old = what_of(config)
     assert refused(old, what_of(_changed(config, "training.steps", 400))) == []
