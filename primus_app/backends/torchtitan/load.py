@@ -38,17 +38,26 @@ def load_checkpoint(model_parts: list[nn.Module], folder: Path) -> None:
 
 
 class SafetensorsReader:
-    """Called with a weight, reads its tensor as it is stored; files are mapped, so only what is asked for is read."""
+    """Reads tensors as they are stored; files are mapped, so only what is asked for is read."""
 
     def __init__(self, folder: Path) -> None:
         self._tensors = stored_tensors(folder, "checkpoint.load")
         self._open: dict[Path, Any] = {}
 
-    def __call__(self, weight: HfParameter) -> torch.Tensor:
+    def whole(self, weight: HfParameter) -> torch.Tensor:
+        """The tensor, in its shape."""
+        tensor: torch.Tensor = self._file(weight).get_tensor(weight.name)
+        return tensor
+
+    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
+        """A rectangle of a matrix."""
+        tensor: torch.Tensor = self._file(weight).get_slice(weight.name)[rows, columns]
+        return tensor
+
+    def _file(self, weight: HfParameter) -> Any:
         from safetensors import safe_open
 
-        file = self._tensors[weight.name].file
-        if file not in self._open:
-            self._open[file] = safe_open(file, framework="pt")
-        tensor: torch.Tensor = self._open[file].get_tensor(weight.name)
-        return tensor
+        path = self._tensors[weight.name].file
+        if path not in self._open:
+            self._open[path] = safe_open(path, framework="pt")
+        return self._open[path]

@@ -1,8 +1,10 @@
 """Weights under Hugging Face's names into TorchTitan's modules, whatever their layout, and out of them."""
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
 
 from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters, initial_std
 from primus_app.backends.seeded import seeded_normal
+from primus_app.backends.torchtitan.shards import OneColumn, Source, fill_shard, is_sharded, numbered_rows
 from primus_app.config.schema import ModelConfig
 
 LM_HEAD = "lm_head.weight"
@@ -19,6 +22,7 @@ _WRAPPERS = re.compile(r"(_checkpoint_wrapped_module|_orig_mod|_fsdp_wrapped_mod
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 _QKV = re.compile(r"\.self_attn\.[qkv]_proj\.")
 _BIAS = ".expert_bias_E"
+CONSTANTS = {"ones": 1.0, "zeros": 0.0}
 _COUNTS = ".tokens_per_expert_E"
 
 
@@ -27,23 +31,21 @@ def init_seeded(model_parts: list[nn.Module], model: ModelConfig, seed: int, ada
 
     Raises RuntimeError where a parameter has no name in Hugging Face's checkpoint.
     """
-    fill(model_parts, model, adapter, lambda weight: _initial(weight, model, seed))
+    fill(model_parts, model, adapter, SeededWeights(model, seed))
 
 
 @torch.no_grad()
-def fill(
-    model_parts: list[nn.Module], model: ModelConfig, adapter: BaseStateDictAdapter, tensor_of: Callable[[HfParameter], torch.Tensor]
-) -> None:
-    """Fill weights and routers' biases in place with ``tensor_of`` their Hugging Face names; the routers' counts become 0.
+def fill(model_parts: list[nn.Module], model: ModelConfig, adapter: BaseStateDictAdapter, source: Source) -> None:
+    """Fill weights and routers' biases in place from ``source``; the routers' counts become 0.
 
     The parts may be materialised pipeline stages with parameters sharded by tensor, expert and data parallelism: each
-    rank asks for whole tensors, one group of names at a time, and keeps its shard, without communication.
+    rank asks for its part of the matrices, without communication.
     Raises RuntimeError where a parameter has no name in Hugging Face's checkpoint.
     """
     convert = _Converter(model, adapter)
     for part in model_parts:
         _zero_counts(part)
-        _fill(part, model, tensor_of, convert)
+        _fill(part, model, source, convert)
 
 
 def export_hf(model_parts: list[nn.Module], adapter: BaseStateDictAdapter) -> dict[str, torch.Tensor]:
@@ -63,12 +65,18 @@ class _Converter:
         self.tied = model.tie_word_embeddings
         self.adapter = adapter
 
-    def __call__(self, tensors: Mapping[str, torch.Tensor], fused: Mapping[str, FusedQKVLinear]) -> dict[str, torch.Tensor]:
+    def origins(self, group: Sequence[HfParameter], fused: Mapping[str, FusedQKVLinear]) -> dict[str, torch.Tensor]:
+        """For TorchTitan's tensors [..., rows, columns] the rows of ``group``'s matrices that they are made of, as [..., rows, 1]."""
+        return self(numbered_rows(group), fused, OneColumn(self.adapter.model_config))
+
+    def __call__(
+        self, tensors: Mapping[str, torch.Tensor], fused: Mapping[str, FusedQKVLinear], config: Any = None
+    ) -> dict[str, torch.Tensor]:
         given = dict(tensors)
         # The adapters of tied models want one of the two shared tensors in every call.
         if invented := self.tied and "model.embed_tokens.weight" not in given:
             given[LM_HEAD] = torch.empty(0, device="meta")
-        native = _fresh(self.adapter).from_hf(given)
+        native = _fresh(self.adapter, config).from_hf(given)
         if invented:
             del native[LM_HEAD]
         for prefix in {name.rsplit(".", 2)[0] for name in native} & fused.keys():
@@ -76,26 +84,52 @@ class _Converter:
         return native
 
 
-def _fresh(adapter: BaseStateDictAdapter) -> BaseStateDictAdapter:
+def _fresh(adapter: BaseStateDictAdapter, config: Any = None) -> BaseStateDictAdapter:
     # An adapter that has once converted a sharded model expects shards ever after.
-    return type(adapter)(adapter.model_config, None)
+    return type(adapter)(config or adapter.model_config, None)
 
 
-def _fill(part: nn.Module, model: ModelConfig, tensor_of: Callable[[HfParameter], torch.Tensor], convert: _Converter) -> None:
+def _fill(part: nn.Module, model: ModelConfig, source: Source, convert: _Converter) -> None:
     targets = {_WRAPPERS.sub("", name): weight for name, weight in part.named_parameters(remove_duplicate=False)}
     targets |= {_WRAPPERS.sub("", name): buffer for name, buffer in part.named_buffers() if name.endswith(_BIAS)}
     fused = {_WRAPPERS.sub("", name): module for name, module in part.named_modules() if isinstance(module, FusedQKVLinear)}
     missing = set(targets)
     for group in _groups(model):
-        names = convert({weight.name: torch.empty(weight.shape, device="meta") for weight in group}, fused).keys()
-        if not names & targets.keys():
-            continue
-        for name, value in convert({weight.name: tensor_of(weight) for weight in group}, fused).items():
-            if name in targets:
-                _copy_shard(name, targets[name], value)
-                missing.discard(name)
+        shapes = convert({weight.name: torch.empty(weight.shape, device="meta") for weight in group}, fused)
+        wanted = {name: targets[name] for name in shapes if name in targets}
+        missing -= wanted.keys()
+        wanted = {name: target for name, target in wanted.items() if _first_of(target, wanted) == name}
+        for name, target in wanted.items():
+            if target.shape != shapes[name].shape:
+                raise RuntimeError(f"{name} is {tuple(target.shape)}, but its Hugging Face tensors make {tuple(shapes[name].shape)}")
+        if wanted and not _fill_shards(wanted, group, fused, source, convert):
+            for name, value in convert({weight.name: source.whole(weight) for weight in group}, fused).items():
+                if name in wanted:
+                    _copy_shard(wanted[name], value)
     if missing:
         raise RuntimeError(f"these parameters have no name in Hugging Face's checkpoint of {model.name}: {', '.join(sorted(missing))}")
+
+
+def _first_of(target: torch.Tensor, among: Mapping[str, torch.Tensor]) -> str:
+    """Of the names of a tied tensor, the one under which it is filled."""
+    return next(name for name, other in among.items() if other is target)
+
+
+def _fill_shards(
+    wanted: Mapping[str, torch.Tensor],
+    group: Sequence[HfParameter],
+    fused: Mapping[str, FusedQKVLinear],
+    source: Source,
+    convert: _Converter,
+) -> bool:
+    """Whether the group's tensors could be filled by parts; they are matrices of which this rank has a shard."""
+    if any(len(weight.shape) != 2 for weight in group) or not all(is_sharded(target) for target in wanted.values()):
+        return False
+    origins = convert.origins(group, fused)
+    shards = {name: target for name, target in wanted.items() if isinstance(target, DTensor)}
+    if any(origins[name].shape != (*target.shape[:-1], 1) for name, target in shards.items()):
+        return False
+    return all(fill_shard(target, origins[name], group, source) for name, target in shards.items())
 
 
 def _groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
@@ -113,17 +147,34 @@ def _block_of(weight: HfParameter) -> str:
     return weight.name[: match.start()] if match else weight.name
 
 
-def _initial(weight: HfParameter, model: ModelConfig, seed: int) -> torch.Tensor:
-    if weight.kind == "ones":
-        return torch.ones(weight.shape)
-    if weight.kind == "zeros":
-        return torch.zeros(weight.shape)
-    return torch.from_numpy(seeded_normal(seed, weight.name, weight.shape, initial_std(model, weight.kind)))
+class SeededWeights:
+    """The first weights of a run, or any part of them."""
+
+    def __init__(self, model: ModelConfig, seed: int) -> None:
+        self._model, self._seed = model, seed
+
+    def whole(self, weight: HfParameter) -> torch.Tensor:
+        """All of it; norms are 1 and biases 0."""
+        if weight.kind in CONSTANTS:
+            return torch.full(weight.shape, CONSTANTS[weight.kind])
+        return self._drawn(weight, 0, math.prod(weight.shape)).view(weight.shape)
+
+    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
+        """The numbers depend on the place in the whole alone, so none beside these is drawn."""
+        if weight.kind in CONSTANTS:
+            return torch.full((rows.stop - rows.start, columns.stop - columns.start), CONSTANTS[weight.kind])
+        width = weight.shape[1]
+        if columns.stop - columns.start == width:
+            return self._drawn(weight, rows.start * width, rows.stop * width).view(-1, width)
+        starts = range(rows.start * width, rows.stop * width, width)
+        return torch.stack([self._drawn(weight, start + columns.start, start + columns.stop) for start in starts])
+
+    def _drawn(self, weight: HfParameter, start: int, stop: int) -> torch.Tensor:
+        std = initial_std(self._model, weight.kind)
+        return torch.from_numpy(seeded_normal(self._seed, weight.name, weight.shape, std, start, stop).reshape(-1))
 
 
-def _copy_shard(name: str, target: torch.Tensor, whole: torch.Tensor) -> None:
-    if target.shape != whole.shape:
-        raise RuntimeError(f"{name} is {tuple(target.shape)}, but its Hugging Face tensors make {tuple(whole.shape)}")
+def _copy_shard(target: torch.Tensor, whole: torch.Tensor) -> None:
     if not isinstance(target, DTensor):
         target.copy_(whole)
         return

@@ -13,8 +13,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from primus_app.backends.seeded import seeded_normal
 from primus_app.backends.torchtitan.device import prepare_device
 from primus_app.config.schema import ModelConfig
+
+DRAWN: list[int] = []
+"""Numbers of elements that were drawn for the weights."""
 
 BATCH, LENGTH, SEED = 4, 32, 99
 
@@ -35,7 +39,9 @@ def main() -> None:
 
 def compare(model: ModelConfig, dp_shard: int, tp: int, ep: int) -> dict[str, Any]:
     whole, _ = build(model, None)
+    DRAWN.clear()
     sharded, dims = build(model, (dp_shard, tp, ep))
+    own = sum(local(weight).numel() for weight in sharded.parameters() if weight.ndim > 1)
     weights = dict(whole.named_parameters())
     gathered = {name: gather(weight) for name, weight in sharded.named_parameters()}
     tokens = torch.randint(0, model.vocab_size, (BATCH, LENGTH + 1), generator=torch.Generator().manual_seed(0))
@@ -48,6 +54,7 @@ def compare(model: ModelConfig, dp_shard: int, tp: int, ep: int) -> dict[str, An
     grads = {name: gather(weight.grad) for name, weight in sharded.named_parameters()}
     norm = max(float(weight.grad.norm()) for weight in weights.values())
     return {
+        "drawn_beside_own": sum(DRAWN) - own,
         "same_names": gathered.keys() == weights.keys(),
         "different_weights": [name for name, weight in weights.items() if not torch.equal(gathered[name], weight)],
         "relative_loss": abs(float(total) / tp / expected - 1),
@@ -55,13 +62,23 @@ def compare(model: ModelConfig, dp_shard: int, tp: int, ep: int) -> dict[str, An
     }
 
 
+def counted(*arguments: Any) -> Any:
+    drawn = seeded_normal(*arguments)
+    DRAWN.append(drawn.size)
+    return drawn
+
+
+def local(tensor: Any) -> torch.Tensor:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 def build(model: ModelConfig, layout: tuple[int, int, int] | None) -> tuple[torch.nn.Module, Any]:
     from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
     from torchtitan.distributed import ParallelDims
     from torchtitan.distributed.utils import set_spmd_backend
 
+    from primus_app.backends.torchtitan import weights
     from primus_app.backends.torchtitan.model import build_model_spec
-    from primus_app.backends.torchtitan.weights import init_seeded
 
     spec = build_model_spec(model, seq_len=LENGTH, cpu=True, compute="fp32")
     dims = None
@@ -91,7 +108,8 @@ def build(model: ModelConfig, layout: tuple[int, int, int] | None) -> tuple[torc
         sum_gradients(module)
     module.init_states()
     assert spec.state_dict_adapter is not None
-    init_seeded([module], model, SEED, spec.state_dict_adapter(spec.model, None))
+    weights.seeded_normal = counted
+    weights.init_seeded([module], model, SEED, spec.state_dict_adapter(spec.model, None))
     return module, dims
 
 

@@ -91,6 +91,7 @@ def test_shards_make_the_whole_bit_for_bit_and_compute_the_same(
     report = run_sharded(tmp_path, layout)
     assert report["same_names"]
     assert report["different_weights"] == []
+    assert report["drawn_beside_own"] == 0
     assert report["relative_loss"] < 1e-6
     assert report["relative_gradient"] < 1e-5
 

@@ -30,6 +30,8 @@ def llama_config(model: ModelConfig, seq_len: int) -> llama3.Llama3Model.Config:
         rope=ComplexRoPE.Config(**rope_fields(model, model.head_dim, seq_len)),
         attn_backend=ATTENTION,
     )
+    for layer in layers:
+        layer.attention.head_dim = model.head_dim  # The same that None stands for; said, it holds for shards.OneColumn too.
     ends = ends_of(
         model,
         embedding_init=llama3._EMBEDDING_INIT,
