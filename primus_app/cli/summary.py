@@ -1,9 +1,11 @@
 """What is said before and after a run: where it lies, how it ended, where to look."""
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 
+from primus_app.config.compose import quoted
 from primus_app.config.errors import ExitCode
 from primus_app.plan.neighbours import count
 from primus_app.plan.plan import Plan
@@ -77,8 +79,10 @@ def _goes_on(run: RunDirectory) -> str:
 
 
 def _exp_name(run: RunDirectory) -> str:
-    """As it has to be typed: a sweep's job lies in the sweep's folder."""
-    return str(read_config(run.config_file).exp_name)
+    """As it has to be typed: a sweep's job lies in the sweep's folder; odd characters quoted for Hydra, and that for the shell."""
+    name = str(read_config(run.config_file).exp_name)
+    plain = re.fullmatch(r"[\w.+/=-]+", name, re.ASCII) and re.search(r"[A-Za-z_]", name)
+    return f"exp_name={name}" if plain else shlex.quote(f"exp_name={quoted(name)}")
 
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> str:
@@ -87,10 +91,11 @@ def _aligned(lines: Sequence[tuple[str, str]]) -> str:
 
 def _failure(run: RunDirectory, attempt: int, status: Status, code: ExitCode) -> str:
     if code == ExitCode.STOPPED:
-        return f"{status.cause}; the same command with exp_name={_exp_name(run)} goes on {_goes_on(run)}"
+        return f"{status.cause}; the same command with {_exp_name(run)} goes on {_goes_on(run)}"
     who = f"rank {status.rank} failed first: " if status.rank is not None else ""
     lines = [f"error: {who}{status.cause}"]
     if status.log:
         lines.append(f"  its log: {status.log}")
     lines.append(f"  everything about this start: {run.attempts_dir / str(attempt)}")
+    lines.append(f"  the same command with {_exp_name(run)} goes on {_goes_on(run)}")
     return "\n".join(lines)

@@ -191,4 +191,4 @@ def _unwritable(root: Path, error: OSError, needed_bytes: int | None = None) -> 
     elif full:
         message += " What is done is kept there; with more room the same command goes on with it."
     fix = ("data.cache_dir=/another/folder puts it where there is room and you may write",)
-    return UserError(Problem("data.cache_dir", message, fix), ExitCode.UNFIT_MACHINE if full else ExitCode.BAD_REQUEST)
+    return UserError(Problem("data.cache_dir", message, fix), ExitCode.UNFIT_MACHINE)

@@ -22,6 +22,8 @@ BLOCK = 1 << 16
 
 ELSEWHERE = "or choose another place with workspace=<folder>"
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 FIXES = {
     errno.ENOSPC: f"free some space there, {ELSEWHERE}",
     errno.EDQUOT: f"your quota is used up: delete something there, {ELSEWHERE}",
@@ -36,12 +38,13 @@ FIXES = {
 
 @contextmanager
 def explain_os_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn an OSError of the block into a UserError (exit code 3): ``path``, what we were ``doing``, the free space, what to do."""
+    """Turn an OSError of the block into a UserError (exit code 3): ``path``, what we were ``doing``, room on a full disk, what to do."""
     try:
         yield
     except OSError as error:
         fix = FIXES.get(error.errno or 0, f"check the path, {ELSEWHERE}")
-        what = f"{error.strerror or error} while {doing}; {free_space(path)}"
+        room = f"; {free_space(path)}" if error.errno in FULL else ""
+        what = f"{error.strerror or error} while {doing}{room}"
         raise UserError(Problem(str(path), what, (fix,)), ExitCode.UNFIT_MACHINE) from error
 
 

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Sequence
@@ -138,7 +139,7 @@ def _held_problem(run: RunDirectory, holder: dict[str, Any]) -> Problem:
     who = f"host {holder.get('host')}, pid {holder.get('pid')}, since {holder.get('started')}"
     if _has_ended(holder):
         what = f"processes of this run are still alive, though the one that started them has ended ({who})"
-        return Problem(str(run.path), what, (f"fuser -v {run.lock_file} shows them", *_ways_out(run)))
+        return Problem(str(run.path), what, (f"fuser -v {shlex.quote(str(run.lock_file))} shows them", *_ways_out(run)))
     return Problem(str(run.path), f"another process is carrying this run out ({who})", _ways_out(run))
 
 

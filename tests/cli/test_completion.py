@@ -1,6 +1,7 @@
 """Tab completion as bash does it, with the script that the program prints."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,9 @@ def primus(tmp_path: Path) -> Path:
     """A folder with the console script."""
     script = tmp_path / "bin/primus"
     script.parent.mkdir()
-    script.write_text(f"#!{sys.executable}\nimport sys\nfrom primus_app.__main__ import main\nsys.exit(main())\n")
+    # As pip writes it: the kernel takes no interpreter whose path has spaces.
+    start = ["#!/bin/sh", f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"", "' '''"]
+    script.write_text("\n".join([*start, "import sys", "from primus_app.__main__ import main", "sys.exit(main())", ""]))
     script.chmod(0o755)
     return script.parent
 

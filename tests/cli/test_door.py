@@ -168,7 +168,7 @@ def test_as_a_process_from_another_folder(tmp_path: Path, argv: tuple[str, ...],
 
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m primus_app --help | head -1; echo ${{PIPESTATUS[0]}}"
+    command = f"{shlex.quote(sys.executable)} -m primus_app --help | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )

@@ -150,7 +150,7 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     for root in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UserError, match=rf"data.cache_dir: prepared data cannot be written to {root}") as caught:
             cached_folder(root, "thing", build, 1000)
-        assert caught.value.code == ExitCode.BAD_REQUEST
+        assert caught.value.code == ExitCode.UNFIT_MACHINE
     assert (tmp_path / "file").read_text() == "mine"
 
 
