@@ -56,6 +56,10 @@ class Backend(Protocol):
         """All corrections of the engine, whether this machine needs them or not."""
         ...
 
+    def check_weights(self, folder: Path) -> list[Problem]:
+        """What is damaged of a checkpoint of this engine that a new run is to start from; asked by the node agent, may import torch."""
+        ...
+
     def train(self, context: RankContext) -> None:
         """Train on this rank until the last step; raises what went wrong."""
         ...

@@ -10,6 +10,7 @@ from primus_app.backends.safetensors_files import StoredTensor, has_weights, sam
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.huggingface import load_huggingface
 from primus_app.config.schema import Config, ModelConfig
+from primus_app.config.typed import typed
 from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.directory import run_directory
 from primus_app.run.saved_step import find_saved_step, is_run_or_step, run_of
@@ -86,7 +87,7 @@ def find_weights(path: Path, config: Config) -> InitialWeights:
         return InitialWeights(step.folder, step.identity)
     if not has_weights(path) and not (path / "config.json").exists():
         raise UserError(Problem(LOAD, _no_weights(path), _advice(path)))
-    _require_architecture(config, _huggingface_model(path), path, f"model=hf model.path={path} takes the model from there")
+    _require_architecture(config, _huggingface_model(path), path, f"model=hf {typed('model.path', path)} takes the model from there")
     tensors = stored_tensors(path, LOAD)
     if problems := list(_wrong_tensors(tensors, config.model, path)):
         raise UserError(problems)

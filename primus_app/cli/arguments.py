@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from primus_app.cli.config_folder import folder_problems
-from primus_app.config.compose import Request, groups
+from primus_app.config.compose import ENGINE_OPTIONS, Request, groups
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 
@@ -153,6 +153,8 @@ def _given_twice(request: Request) -> Iterator[Problem]:
         if equals and not text.startswith("~"):
             given.setdefault(key, []).append(text)
     for key, texts in given.items():
+        if key.startswith(f"{ENGINE_OPTIONS}.") and (within := [other for other in given if other.startswith(f"{key}.")]):
+            yield Problem(texts[0], f"and {given[within[0]][0]} are both given: {key} is a section there", ("leave one out",))
         if len(texts) > 1:
             yield Problem(key, f"is given {len(texts)} times: {', '.join(texts)}", ("leave all but one out",))
 

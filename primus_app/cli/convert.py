@@ -8,6 +8,7 @@ from typing import NoReturn
 from primus_app.cli.arguments import OWN_FLAGS
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest
+from primus_app.config.typed import typed
 from primus_app.run.saved_step import SavedStep, find_saved_step
 
 FORMATS = ("hf",)
@@ -40,7 +41,7 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     lines = (
         ("converted", f"{step.config.model.name}, step {step.step} of {step.run.path}"),
         ("to", f"{output}  ({num_bytes / 1e6:,.1f} MB of weights, {arguments.dtype})"),
-        ("train on it", f"model=hf model.path={output} checkpoint.load={output}"),
+        ("train on it", f"model=hf {typed('model.path', output)} {typed('checkpoint.load', output)}"),
     )
     print("\n".join(f"{name:<16}{text}" for name, text in lines))
     return ExitCode.DONE

@@ -1,12 +1,11 @@
 """What is said before and after a run: where it lies, how it ended, where to look."""
 
-import re
 import shlex
 import sys
 from collections.abc import Sequence
 
-from primus_app.config.compose import quoted
 from primus_app.config.errors import ExitCode
+from primus_app.config.typed import typed
 from primus_app.plan.neighbours import count
 from primus_app.plan.plan import Plan
 from primus_app.run.checkpoints import newest_checkpoint
@@ -79,10 +78,8 @@ def _goes_on(run: RunDirectory) -> str:
 
 
 def _exp_name(run: RunDirectory) -> str:
-    """As it has to be typed: a sweep's job lies in the sweep's folder; odd characters quoted for Hydra, and that for the shell."""
-    name = str(read_config(run.config_file).exp_name)
-    plain = re.fullmatch(r"[\w.+/=-]+", name, re.ASCII) and re.search(r"[A-Za-z_]", name)
-    return f"exp_name={name}" if plain else shlex.quote(f"exp_name={quoted(name)}")
+    """As it has to be typed: a sweep's job lies in the sweep's folder."""
+    return typed("exp_name", read_config(run.config_file).exp_name)
 
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> str:

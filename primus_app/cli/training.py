@@ -95,8 +95,7 @@ def _record_and_run(checked: Checked, exp_name: str | None) -> ExitCode:
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
         if code in (ExitCode.BAD_REQUEST, ExitCode.UNFIT_MACHINE):
             # The agent has said what is wrong with the data; a corrected command may have the name.
-            if opened.kind == "new":
-                opened.discard()
+            opened.discard() if opened.kind == "new" else opened.take_back()
             return code
         show_summary(opened.run, attempt.number, code)
         return code

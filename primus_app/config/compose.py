@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -115,7 +116,8 @@ def search_path(request: Request) -> list[str]:
 
 def quoted(text: str) -> str:
     """A text as Hydra's override grammar reads it back, whatever is in it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    # Only backslashes before a quote, or at the end, stand for something else than themselves.
+    escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text)
     return f"'{escaped}'"
 
 

@@ -13,18 +13,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from primus_app.backends.base import load_backend
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.environment import export, rank_environment
 from primus_app.launch.preparation import PreparationLines
 from primus_app.launch.signals import ENDING_SIGNALS, state_of
 from primus_app.launch.tidy import drop_unfinished, tidy_up
+from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.directory import RunDirectory
 from primus_app.run.events import Event, append_event
 from primus_app.run.files import json_text, write_atomic
 from primus_app.run.metrics import MetricsWriter
 from primus_app.run.rank_logs import open_log_file
 from primus_app.run.reserve import Reserve, full_disk_note
+from primus_app.run.saved_step import is_run_or_step
 from primus_app.run.snapshot import read_config, record_data_digest
 from primus_app.run.status import State, Status, write_status
 
@@ -85,6 +88,7 @@ def _attempt(run: RunDirectory, number: int, folder: Path, config: Config) -> Ou
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)  # The launcher started this process with them held back.
         tidy_up(run, number)
         _prepare_data(run, folder, config)
+        _check_weights(run, config)
         return _run_ranks(run, number, folder, config)
     except UserError as error:
         print("\n".join(f"error: {problem}" for problem in error.problems), file=sys.stderr)
@@ -122,6 +126,15 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
     record_data_digest(run, data.digest)
     write_atomic(folder / "data.json", json_text(data.to_dict()))
     append_event(run, Event.DATA_PREPARED, attempt=int(folder.name), digest=data.digest)
+
+
+def _check_weights(run: RunDirectory, config: Config) -> None:
+    """Hold the checkpoint that a new run starts from against its own index, before ranks are started."""
+    folder = Path(config.checkpoint.load) if config.checkpoint.load else None
+    if folder is None or not is_run_or_step(folder) or newest_checkpoint(run) is not None:
+        return
+    if problems := load_backend(config.backend.name).check_weights(folder):
+        raise UserError(problems)
 
 
 def _with_progress(work: Callable[[Callable[[int, int], None]], Any]) -> Any:

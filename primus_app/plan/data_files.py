@@ -6,6 +6,7 @@ from pathlib import Path
 
 from primus_app.config.errors import Problem
 from primus_app.config.schema import DataConfig
+from primus_app.config.typed import typed
 
 TOKENIZER_FILE = "tokenizer.json"
 BYTE = "byte"
@@ -95,7 +96,7 @@ def _pairs_nearby(path: Path) -> tuple[str, ...]:
     prefix = path.with_suffix("")
     if prefix.is_dir():
         pairs = sorted(found.stem for found in prefix.glob("*.idx"))
-        return tuple(f"data.path={prefix / pair} is in this folder" for pair in pairs[:3]) or ("it is a folder without any .idx",)
+        return tuple(f"{typed('data.path', prefix / pair)} is in this folder" for pair in pairs[:3]) or ("it is a folder without any .idx",)
     if not path.parent.is_dir():
         return (f"the folder {path.parent} does not exist either",)
     pairs = [found.stem for found in path.parent.glob("*.idx")]
@@ -103,4 +104,4 @@ def _pairs_nearby(path: Path) -> tuple[str, ...]:
     if partner.exists():
         return (f"{partner.name} alone is no corpus: copy both files",)
     near = difflib.get_close_matches(prefix.name, pairs, n=1) or sorted(pairs)[:3]
-    return tuple(f"data.path={path.parent / pair} is in this folder" for pair in near) or (f"{path.parent} has no .idx at all",)
+    return tuple(f"{typed('data.path', path.parent / pair)} is in this folder" for pair in near) or (f"{path.parent} has no .idx at all",)

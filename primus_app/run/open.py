@@ -1,8 +1,8 @@
 """The door of a run directory: new, continued, finished, or refused with the reason."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from primus_app.config.schema import Config
 from primus_app.run.clock import utc_now
 from primus_app.run.directory import Attempt, RunDirectory, new_attempt, run_directory, unique_name
 from primus_app.run.environment import describe_environment
-from primus_app.run.files import explain_os_errors
+from primus_app.run.files import explain_os_errors, read_text, write_atomic
 from primus_app.run.lock import RunLock, acquire_lock, remove_empty
 from primus_app.run.metrics import check_metrics
 from primus_app.run.record import RunRecord, raise_steps, read_record
@@ -33,6 +33,13 @@ class OpenedRun:
     kind: Kind
     lock: RunLock
     raised_from: int | None = None
+    before: Mapping[Path, str] = field(default_factory=dict)
+    """What status.json and run.json were before this process changed them."""
+
+    def take_back(self) -> None:
+        """Leave the run's state and length as they were: this start has trained nothing."""
+        for path, text in self.before.items():
+            write_atomic(path, text)
 
     def discard(self) -> None:
         """Take back a new run that never trained, as if it had not been asked for."""
@@ -119,12 +126,13 @@ def _open_existing(run: RunDirectory, config: Config, lock: RunLock, record: Run
     kind: Kind = "finished" if completed and new == old else "continue"
     if kind == "continue" and (damaged := check_metrics(run)):
         raise UserError(damaged)
+    before = {path: text for path in (run.status_file, run.run_file) if (text := read_text(path)) is not None}
     if new > old:
         # First the state, then the length: killed in between, the run is merely looked at once more.
         if status is not None and completed:
             write_status(run, replace(status, state=State.CREATED, exit_code=None, time=utc_now()))
         raise_steps(run, record, what)
-    return OpenedRun(run, config, kind, lock, raised_from=old if new > old else None)
+    return OpenedRun(run, config, kind, lock, old if new > old else None, before)
 
 
 def _refusals(run: RunDirectory, record: RunRecord, found: list[Difference]) -> list[Problem]:

@@ -40,8 +40,10 @@ def test_text_is_trained_on_and_its_content_may_not_change(start: Start, tmp_pat
     assert (prepared["source"], prepared["num_documents"]) == ("text", 101)
 
     write(corpus, "another one")
+    before = [(program.run / name).read_text() for name in ("status.json", "run.json")]
     code, output = start(*data, "training.steps=4").end()
     assert code == 2
+    assert [(program.run / name).read_text() for name in ("status.json", "run.json")] == before, "a refused start changes nothing"
     assert "the content of the data has changed since this run began" in output
 
     corpus.rename(tmp_path / "moved")

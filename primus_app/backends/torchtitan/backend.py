@@ -29,6 +29,11 @@ class TorchTitanBackend:
     def patches(self) -> Sequence[Patch]:
         return PATCHES
 
+    def check_weights(self, folder: Path) -> list[Problem]:
+        from primus_app.backends.torchtitan.load import check_checkpoint
+
+        return check_checkpoint(folder)
+
     def train(self, context: RankContext) -> None:
         import torch
 

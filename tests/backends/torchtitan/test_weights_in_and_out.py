@@ -5,6 +5,7 @@ model of the exported folder says what it is.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from primus_app.config.schema import ModelConfig
 from primus_app.data.prepared import PreparedData
 from primus_app.data.samples import open_samples
 from primus_app.run.saved_step import find_saved_step
-from tests.system.program import SMALL, TIMEOUT_S, environment, losses, rows
+from tests.system.program import SMALL, TIMEOUT_S, environment, last_of_each, losses, rows
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,9 @@ Source = Callable[[str], tuple[Path, Path]]
 
 
 def primus(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "primus_app", *arguments]
+    # A verb on files has plain arguments.
+    words = arguments if arguments[0] == "convert" else last_of_each(arguments)
+    command = [sys.executable, "-m", "primus_app", *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=TIMEOUT_S, check=False)
 
 
@@ -224,6 +227,24 @@ def test_the_same_command_goes_on_from_the_runs_own_checkpoint(source: Source, t
     assert losses(broken) == losses(unbroken)
     assert [row["lr"] for row in rows(broken)][:2] == pytest.approx([1.65e-3, 3e-4])  # a cosine of two steps from 3e-3 to its tenth
     assert losses(broken)[0] == pytest.approx(loss_of(folder, first_batch(broken, "train")), rel=1e-5)
+
+
+def test_a_damaged_checkpoint_is_told_before_ranks_start(source: Source, place: Path, tmp_path: Path) -> None:
+    run, _ = source("llama_tiny")
+    copy = tmp_path / "a copy"
+    shutil.copytree(run, copy)
+    step = newest_step(copy)
+    file = max(step.glob("*.distcp"), key=lambda path: path.stat().st_size)
+    os.truncate(file, 1000)
+    done = primus(*COMMON, *SOURCES["llama_tiny"], f"checkpoint.load='{copy}'", f"workspace={place}", "exp_name=from_damaged")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"error: checkpoint.load: the checkpoint {step} is damaged: {file.name} is missing or too short" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (place / "primus/ada/from_damaged").exists()
+
+
+def newest_step(run: Path) -> Path:
+    return max((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def test_the_engines_own_weights_train(train: Callable[..., Path]) -> None:
