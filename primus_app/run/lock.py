@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import socket
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -161,7 +162,13 @@ def make_folders(path: Path, created: list[Path], tries: int = 10) -> None:
         make_folders(path.parent, created)
         make_folders(path, created, tries - 1)
     except FileExistsError:
-        if not path.is_dir():
+        try:
+            is_folder = stat.S_ISDIR(path.stat().st_mode)
+        except FileNotFoundError:  # Another process has just undone it, or it is a link that leads nowhere.
+            if tries:
+                return make_folders(path, created, tries - 1)
+            is_folder = False
+        if not is_folder:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     else:
         created.append(path)
