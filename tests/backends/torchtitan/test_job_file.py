@@ -236,6 +236,14 @@ initial_load_in_hf = true
     assert {"data=text", "data.path=/data/c4", "data.tokenizer='assets/Llama 3'", "checkpoint.load='assets/Llama 3'"} <= set(found)
 
 
+def test_a_global_batch_that_the_ranks_cannot_divide(tmp_path: Path) -> None:
+    text = "[training]\nsteps = 1\nglobal_batch_size = 8\nlocal_batch_size = 3\n"
+    (problem,) = convert(read(tmp_path, text), 2).problems
+    assert str(problem).startswith("training.global_batch_size: 8 is not divisible by local_batch_size 3 x 2 data-parallel ranks = 6")
+    assert "global_batch_size=6 or global_batch_size=12" in str(problem)
+    assert convert(read(tmp_path, text.replace("= 3", "= 2")), 2).problems == ()
+
+
 def test_the_keys_of_the_first_releases(tmp_path: Path) -> None:
     config = composed(read(tmp_path, OLD))
     assert config.model.name == "llama3_70b"

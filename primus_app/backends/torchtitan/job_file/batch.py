@@ -7,6 +7,7 @@ from primus_app.backends.torchtitan.job_file.read import Job
 from primus_app.backends.torchtitan.job_file.row import Fate, Row
 from primus_app.backends.torchtitan.job_file.setting import setting
 from primus_app.config.errors import Problem
+from primus_app.plan.neighbours import nearest_multiples, offer
 
 MOST_DEVICES = 8
 """Devices of a node where the number of all devices is given: as many up to this as divide it."""
@@ -59,13 +60,20 @@ def batch_rows(job: Job, ranks: Ranks) -> tuple[list[Row], list[Problem]]:
     micro = job["parallelism.pipeline_parallel_microbatch_size"] if ranks.pp > 1 else local
     rows = list(_micro_rows(job, ranks, micro))
     if size > 0:
-        return [Row("training.global_batch_size", size, setting("training.global_batch_size", size)), *rows], []
+        uneven = ranks.dp is not None and size % (local * ranks.dp)
+        problems = [_uneven(size, local, ranks.dp or 1)] if uneven else []
+        return [Row("training.global_batch_size", size, setting("training.global_batch_size", size)), *rows], problems
     if ranks.dp is None:
         open_row = Row("training.global_batch_size", size, fate=Fate.DIFFERS, note="hangs on the number of devices")
         return [open_row, *rows], [] if ranks.devices else [_unknown_devices(ranks, local)]
     note = f"local_batch_size {local} x {ranks.dp} data-parallel ranks"
     became = setting("training.global_batch_size", local * ranks.dp)
     return [Row("training.global_batch_size", size, became, note=note), *rows], []
+
+
+def _uneven(size: int, local: int, dp: int) -> Problem:
+    what = f"{size} is not divisible by local_batch_size {local} x {dp} data-parallel ranks = {local * dp}, here or in TorchTitan"
+    return Problem("training.global_batch_size", what, offer("global_batch_size", nearest_multiples(local * dp, size)))
 
 
 def _micro_rows(job: Job, ranks: Ranks, micro: int) -> Iterator[Row]:
