@@ -101,6 +101,7 @@ IN_THE_BACKGROUND = (warming_up, writing_a_checkpoint, just_after_one_in_the_bac
         pytest.param((), AT_FIVE_MOMENTS, 0, id="one process"),
         pytest.param(ASYNC, IN_THE_BACKGROUND, 0, id="one process, async"),
         pytest.param(FSDP2, AT_FIVE_MOMENTS, 1e-6, id="fsdp2"),
+        pytest.param((*FSDP2, *ASYNC), IN_THE_BACKGROUND, 1e-6, id="fsdp2, async"),
     ],
 )
 def test_five_kills_do_not_show(
