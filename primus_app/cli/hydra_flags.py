@@ -1,4 +1,4 @@
-"""Hydra's own flags, answered by Hydra on our conf/: --cfg, --info, --hydra-help, the shell's completion script."""
+"""Hydra's own flags: --cfg, --info and --hydra-help answered by Hydra on our conf/, the shell's completion script by us."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from primus_app.cli.arguments import Arguments
+from primus_app.cli.completion_scripts import SCRIPTS
 from primus_app.config.compose import Request, composition_errors, hydra_ready, with_engine_options
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.explain import explain
@@ -68,13 +69,10 @@ def _is_null(package: str, request: Request) -> bool:
 
 
 def _install_completion(arguments: Arguments) -> int:
-    fix = "one of install=bash, install=zsh, install=fish, uninstall=bash, uninstall=zsh, uninstall=fish"
-    with hydra_ready():
-        try:
-            hydra_instance().shell_completion(config_name="config", overrides=list(arguments.request.overrides))
-        except ValueError:
-            typed = " ".join(["--shell-completion", *arguments.request.overrides])
-            raise UserError(Problem(typed, "no such shell or action", (fix,))) from None
+    typed = " ".join(arguments.request.overrides)
+    if typed not in SCRIPTS:
+        raise UserError(Problem(f"--shell-completion {typed}".rstrip(), "no such shell or action", (f"one of {', '.join(SCRIPTS)}",)))
+    print(SCRIPTS[typed])
     return int(ExitCode.DONE)
 
 

@@ -5,7 +5,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,49 +18,57 @@ from primus_app.config.kinds import schema_leaves
 
 ROOT = Path(primus_app.__file__).parents[1]
 
+PROGRAM = """#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
+import sys
+from primus_app.__main__ import main
+sys.exit(main())
+"""
+"""As pip writes it where the path of python has spaces, which a first line #!… may not have."""
+
 TAB = """
 eval "$(primus -sc install=bash)"
 complete -p primus >/dev/null || exit 9
 tab() {
-    COMP_LINE="$1"; COMP_POINT=${#1}; COMP_WORDS=($1); COMPREPLY=()
-    [[ "$1" == *" " ]] && COMP_WORDS+=("")
-    COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
-    hydra_bash_completion primus
+    COMP_LINE="$2 $3"; COMP_POINT=${#COMP_LINE}; COMPREPLY=()
+    _primus_complete "$2" "${3##*[ =]}"
     echo "$1|${COMPREPLY[*]}"
 }
 """
+"""tab KEY PROGRAM REST: bash gives the function the program as typed and what stands after the last space or =."""
 
 
 @pytest.fixture
 def primus(tmp_path: Path) -> Path:
-    """A folder with the console script."""
-    script = tmp_path / "bin/primus"
-    script.parent.mkdir()
-    # As pip writes it: the kernel takes no interpreter whose path has spaces.
-    start = ["#!/bin/sh", f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"", "' '''"]
-    script.write_text("\n".join([*start, "import sys", "from primus_app.__main__ import main", "sys.exit(main())", ""]))
+    """A folder with the console script; its name has spaces."""
+    script = tmp_path / "my programs/bin/primus"
+    script.parent.mkdir(parents=True)
+    script.write_text(PROGRAM.format(python=shlex.quote(sys.executable)))
     script.chmod(0o755)
     return script.parent
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_in_bash(primus: Path, tmp_path: Path) -> None:
-    lines = ["primus mod", "primus model=ll", "primus plan par", "primus pl", "primus plan training.st", "primus training.recompute=f"]
-    script = TAB + "".join(f'tab "{line}"\n' for line in lines)
+    llamas = [name for name in groups()["model"] if name.startswith("ll")]
+    expected = {
+        "mod": ["model.", "model="],
+        "model=ll": llamas,
+        "plan par": ["parallel.", "parallel="],
+        "pl": ["plan"],
+        "plan training.st": ["training.stage=", "training.steps="],
+        "training.recompute=f": ["full"],
+    }
+    by_path = str(primus / "primus").replace(" ", "\\ ")
+    lines = [*expected.items(), ("by its path", ["plan"])]
+    script = TAB + "".join(f"tab '{line}' primus '{line}'\n" for line in expected) + f"tab 'by its path' {shlex.quote(by_path)} pl\n"
     environment = {**os.environ, "PATH": f"{primus}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    offered = dict(line.split("|") for line in done.stdout.splitlines())
-    llamas = [f"model={name}" for name in groups()["model"] if name.startswith("ll")]
-    assert {line: words.split() for line, words in offered.items()} == {
-        "primus mod": ["model.", "model="],
-        "primus model=ll": llamas,
-        "primus plan par": ["parallel.", "parallel="],
-        "primus pl": ["plan"],
-        "primus plan training.st": ["training.stage=", "training.steps="],
-        "primus training.recompute=f": ["training.recompute=full"],
-    }
+    offered = [line.split("|") for line in done.stdout.splitlines()]
+    assert [(line, words.split()) for line, words in offered] == lines
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -67,6 +77,14 @@ def test_a_script_for_each_shell(shell: str, tmp_path: Path, primus: Path) -> No
     done = subprocess.run([primus / "primus", "-sc", f"install={shell}"], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "primus" in done.stdout
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n", "-c", done.stdout], check=False).returncode == 0
+
+
+def test_an_unknown_shell(door: Callable[..., Any]) -> None:
+    answer = door("-sc", "install=bsh")
+    assert (answer.code, answer.out) == (2, "")
+    assert "install=bsh: no such shell or action\n  one of install=bash" in answer.err
 
 
 @pytest.mark.parametrize(
