@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.clock import utc_now
 from primus_app.run.directory import RunDirectory
 
@@ -26,7 +27,7 @@ class View(Protocol):
 
 def watch(run: RunDirectory, attempt: int, steps: int, alive: Callable[[], bool]) -> None:
     """Show metrics as they are written until ``alive`` says no; then once more, so that no line is missed."""
-    view: View = TerminalView(steps) if sys.stdout.isatty() else PlainView(steps)
+    view: View = TerminalView(steps, newest_checkpoint(run) or 0) if sys.stdout.isatty() else PlainView(steps)
     tail = Tail(run.metrics_file)
     try:
         running = True
@@ -115,7 +116,8 @@ class PlainView:
 class TerminalView:
     """One line that moves; evaluations stay above it."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, begin: int = 0) -> None:
+        """``begin`` is the step after which training goes on, of ``steps``."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
@@ -129,7 +131,7 @@ class TerminalView:
             TimeRemainingColumn(compact=True),
             console=Console(),
         )
-        self._task = self._progress.add_task("starting", total=steps)
+        self._task = self._progress.add_task("starting", total=steps, completed=begin)
         self._progress.start()
 
     def show(self, row: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The terminal's view: every line of metrics once, also when the file shrinks."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,18 @@ def test_steps_computed_again_are_shown_again(tmp_path: Path, capsys: pytest.Cap
 
     watch(run, 1, 3, alive)
     assert "2/3" in capsys.readouterr().out
+
+
+def test_the_bar_of_a_continued_run_begins_at_its_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(tmp_path)
+    for step in (200, 300):
+        (run.checkpoints_dir / f"step-{step}").mkdir(parents=True)
+        (run.checkpoints_dir / f"step-{step}/.metadata").touch()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    watch(run, 1, 600, lambda: False)
+    assert "300/600" in capsys.readouterr().out
 
 
 def test_unknown_numbers_are_left_out() -> None:

@@ -47,6 +47,7 @@ def test_a_run_learns_and_leaves_a_complete_directory(start: Start) -> None:
     assert status(run)["state"] == "completed"
     assert status(run)["step"] == 40
     assert events(run) == ["data_prepared", "started", "evaluation", "checkpoint", "evaluation", "completed"]
+    assert (run / "logs/pre_trainer/rank-0/warning.log").read_text() == "", "a sound run warns of nothing"
     assert str(run) in output
     assert "loss" in output
     assert yaml.safe_load((run / "config.yaml").read_text())["cluster"]["devices_per_node"] == 1

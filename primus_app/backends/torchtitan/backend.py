@@ -37,12 +37,14 @@ class TorchTitanBackend:
     def train(self, context: RankContext) -> None:
         import torch
 
-        from primus_app.backends.torchtitan.device import device_type
+        from primus_app.backends.torchtitan.device import device_type, leave_out_cpu_warnings
         from primus_app.backends.torchtitan.translate import native_record, translate
         from primus_app.plan.plan import make_plan
         from primus_app.run.files import write_atomic
 
         cpu = device_type() == "cpu"
+        if cpu:
+            leave_out_cpu_warnings(seeded=context.config.model.init == "seeded")
         if cpu and not flatten(context.config.backend.native).get("compile.enable"):
             # Compiled only for FlexAttention's mask, at tens of seconds on a CPU.
             torch.compiler.set_stance("force_eager")

@@ -5,6 +5,7 @@ import os
 import resource
 import sys
 import types
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,18 @@ def peak_rss_bytes() -> int:
     """The largest resident size of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB.
+
+
+def leave_out_cpu_warnings(*, seeded: bool) -> None:
+    """Keep two warnings that mean nothing here out of every run's log on a CPU; ``seeded`` tells whether we draw the weights.
+
+    Elastic gives each rank a variable of NCCL, and TorchTitan warns that it sets another value. DTensor warns of its random numbers,
+    which a model with seeded weights takes none of.
+    """
+    os.environ.pop("TORCH_NCCL_ASYNC_ERROR_HANDLING", None)
+    if seeded:
+        message = r"DTensor (random operators|manual_seed\(\)) may not have complete support on cpu device mesh"
+        warnings.filterwarnings("ignore", message=message)
 
 
 CPU_DEVICE_ID = "torchtitan-cpu-device"
