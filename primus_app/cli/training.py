@@ -17,7 +17,7 @@ from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
 from primus_app.launch.loopback import check_loopback
-from primus_app.plan.devices import Machine, check_devices
+from primus_app.plan.devices import Machine, check_devices, on_this_machine
 from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.environment import describe_environment
@@ -46,7 +46,7 @@ def check_training(request: Request, devices: Devices) -> Checked:
 
 def _check(request: Request, devices: Devices) -> Checked:
     config = load(request, devices)
-    plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
+    plan = make_plan(on_this_machine(config), local_devices=devices.count, local_hardware=devices.hardware)
     backend = load_backend(config.backend.name)
 
     def compose(typed: Sequence[str]) -> Config:

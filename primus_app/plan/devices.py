@@ -52,6 +52,17 @@ class _Attempt:
     plan: Plan
 
 
+def on_this_machine(config: Config) -> Config:
+    """What to plan where cluster=local is asked for more nodes, which check_devices refuses: with as many as the layout takes."""
+    if not _asks_for_nodes(config):
+        return config
+    return config.model_copy(update={"cluster": config.cluster.model_copy(update={"nodes": "auto"})})
+
+
+def _asks_for_nodes(config: Config) -> bool:
+    return config.cluster.name == "local" and config.cluster.nodes != "auto" and config.cluster.nodes > 1
+
+
 def check_devices(
     config: Config,
     plan: Plan,
@@ -76,9 +87,8 @@ def check_devices(
     lacking = _lacking(config, plan, machine)
     if not lacking:
         return []
-    fix = tuple(_Adviser(machine, compose, trains, program).commands(config, plan.mesh, overrides)) or (
-        "it takes a larger machine, or a smaller model",
-    )
+    otherwise = "leave cluster.nodes out" if _asks_for_nodes(config) else "it takes a larger machine, or a smaller model"
+    fix = tuple(_Adviser(machine, compose, trains, program).commands(config, plan.mesh, overrides)) or (otherwise,)
     return [Problem(where, what, fix if (where, what) == lacking[-1] else ()) for where, what in lacking]
 
 
@@ -115,8 +125,8 @@ def _missing_hardware(config: Config, machine: Machine) -> Iterator[tuple[str, s
 
 
 def _missing_devices(config: Config, mesh: Mesh, machine: Machine) -> Iterator[tuple[str, str]]:
-    if config.cluster.nodes != "auto" and config.cluster.nodes > 1:
-        yield "cluster.nodes", f"{mesh.nodes} nodes are asked for, and cluster=local is this machine alone"
+    if _asks_for_nodes(config):
+        yield "cluster.nodes", f"{config.cluster.nodes} nodes are asked for, and cluster=local is this machine alone"
     elif mesh.world > _available(config, mesh, machine):
         need = f"tp {mesh.tp} x pp {mesh.pp} x cp {mesh.cp} x dp {mesh.dp} needs {count(mesh.world, 'device')}"
         has = "no accelerator, so it is 1 device (one process on its CPU)" if machine.is_cpu else count(machine.devices, "device")

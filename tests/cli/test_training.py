@@ -34,6 +34,29 @@ def test_the_commands_begin_as_the_program_was_called(monkeypatch: pytest.Monkey
     assert f"{PROGRAM} parallel=tp2 cluster.devices_per_node=2" in str(refused("parallel=tp2"))
 
 
+@pytest.mark.parametrize("layout", ["parallel=single", "parallel=fsdp", "parallel=tp2"])
+def test_more_nodes_than_this_machine_are_refused_at_once(layout: str) -> None:
+    error = refused("cluster.nodes=2", layout)
+    assert error.code == ExitCode.UNFIT_MACHINE
+    (problem,) = error.problems
+    assert (problem.where, problem.what) == ("cluster.nodes", "2 nodes are asked for, and cluster=local is this machine alone")
+    assert any("parallel=single  # one process on the CPU" in line for line in problem.fix)
+    assert not any("cluster.nodes" in line for line in problem.fix if " plan " not in line)
+
+
+def test_more_nodes_and_another_mistake_are_told_together() -> None:
+    error = refused("cluster.nodes=2", "parallel.dp_shard=4", "optimizer.min_lr=1")
+    assert error.code == ExitCode.BAD_REQUEST
+    assert [problem.where for problem in error.problems] == ["optimizer.min_lr", "cluster.nodes"]
+    assert error.problems[-1].fix == ("leave cluster.nodes out",)
+
+
+@pytest.mark.parametrize("model", ["llama_tiny", "qwen3_moe_tiny"])
+def test_one_key_has_one_problem(model: str) -> None:
+    (problem,) = refused("training.load_balancing=aux_loss", f"model={model}").problems
+    assert problem.where == "training.load_balancing"
+
+
 def test_a_wrong_request_is_told_together_with_what_is_missing() -> None:
     error = refused("parallel=fsdp", "parallel.dp_shard=4", "training.micro_batch_size=3", "training.load_balancing=aux_loss")
     assert error.code == ExitCode.BAD_REQUEST

@@ -203,8 +203,8 @@ def _group_sizes(moe: MoeConfig) -> Iterator[Problem]:
 
 def _load_balancing(model: ModelConfig, load_balancing: LoadBalancing) -> Iterator[Problem]:
     where = "training.load_balancing"
-    if load_balancing == "aux_loss":
-        other = "expert_bias, or none" if model.moe and model.moe.expert_bias else "none"
+    if load_balancing == "aux_loss" and model.moe:  # Without experts the plan says that it has no effect.
+        other = "expert_bias, or none" if model.moe.expert_bias else "none"
         yield Problem(where, "TorchTitan 0.3.0 has no auxiliary loss.", (f"Set training.load_balancing={other}.",))
 
 
