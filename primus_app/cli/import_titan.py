@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from primus_app.backends.torchtitan.job_file import Converted, Fate, Row, convert, read_job
@@ -16,6 +15,7 @@ from primus_app.cli.program import program_name
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest
 from primus_app.config.validate import shown
+from primus_app.plan.console import PageConsole
 from primus_app.plan.neighbours import count
 
 VERB = "import-titan"
@@ -87,9 +87,9 @@ def _show(file: str, converted: Converted) -> None:
 
 def _table(rows: Sequence[Row]) -> None:
     """In columns of the terminal's width; elsewhere a line a key, for grep."""
-    console = Console(markup=False, highlight=False)
+    console = PageConsole(markup=False, highlight=False)
     if not console.is_terminal:
-        console = Console(markup=False, highlight=False, width=sum(map(len, (row.note for row in rows))) + 500)
+        console = PageConsole(markup=False, highlight=False, width=sum(map(len, (row.note for row in rows))) + 500)
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None)
     for title in ("key", "value", "became", "what to know"):
         table.add_column(title, overflow="fold")

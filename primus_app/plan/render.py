@@ -8,6 +8,7 @@ from rich.table import Table
 
 from primus_app.config.errors import Problem
 from primus_app.plan.batch import Batch
+from primus_app.plan.console import PageConsole
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.neighbours import count
 from primus_app.plan.parameters import ParameterCount
@@ -20,7 +21,7 @@ Row = tuple[str, str, str]
 
 def render_plan(plan: Plan, console: Console | None = None) -> None:
     """Print the plan; on ``console``, or on standard output."""
-    console = console or Console()
+    console = console or PageConsole()
     is_plain = not console.is_terminal
     for table in (
         _facts("Layout", _layout(plan.mesh), is_plain),

@@ -167,8 +167,9 @@ def test_as_a_process_from_another_folder(tmp_path: Path, argv: tuple[str, ...],
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    command = f"{shlex.quote(sys.executable)} -m primus_app --help | head -1; echo ${{PIPESTATUS[0]}}"
+@pytest.mark.parametrize("verb", ["--help", "plan model=llama3_1_405b parallel=tp8_pp16 hardware=mi300x"])
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, verb: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m primus_app {verb} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
