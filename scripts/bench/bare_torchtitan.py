@@ -1,18 +1,19 @@
 """One rank of TorchTitan's own Trainer with its own parts, on the model and layout of a request: what overhead is measured against.
 
-Only what TorchTitan cannot do without on this device is ours: the patches and stand-ins of docs/patches.md, and a loader of one batch that
-is in memory already, which no real loader could beat. Started by scripts/bench/overhead; writes the end of each step to the given file.
+Only what TorchTitan cannot do without on this device is ours: the patches and stand-ins of docs/patches.md, and a loader whose batches are
+in memory before training begins, which no real loader could beat. Started by scripts/bench/overhead; rank 0 writes the end of each step
+to a file.
 """
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 
@@ -31,7 +32,7 @@ from torchtitan.config import CompileConfig, DebugConfig  # noqa: E402
 from torchtitan.trainer import Trainer  # noqa: E402
 
 from primus_app.backends.torchtitan.device import device_type  # noqa: E402
-from primus_app.backends.torchtitan.loader import NoTokenizer  # noqa: E402
+from primus_app.backends.torchtitan.loader import NoTokenizer, SampleLoader  # noqa: E402
 from primus_app.backends.torchtitan.model import build_model_spec  # noqa: E402
 from primus_app.backends.torchtitan.translate import RECOMPUTE, _parallelism, _training  # noqa: E402
 from primus_app.config.schema import Config  # noqa: E402
@@ -39,21 +40,19 @@ from primus_app.plan.plan import make_plan  # noqa: E402
 from primus_app.run.snapshot import read_config  # noqa: E402
 
 
-class OneBatch(BaseDataLoader):
-    """The same micro batch for ever."""
+class Preloaded(BaseDataLoader):
+    """The run's own first micro batches, over and over."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseDataLoader.Config):
-        vocab_size: int
+        samples: SampleLoader.Config
+        number: int = 64
 
-    def __init__(self, config: Config, *, seq_len: int, local_batch_size: int, **unused: Any) -> None:
-        tokens = torch.randint(config.vocab_size, (local_batch_size, seq_len + 1), generator=torch.Generator().manual_seed(1))
-        positions = torch.arange(seq_len).repeat(local_batch_size, 1)
-        self._batch = ({"input": tokens[:, :-1].contiguous(), "positions": positions}, tokens[:, 1:].contiguous())
+    def __init__(self, config: Config, **place: Any) -> None:
+        self._batches = list(islice(SampleLoader(config.samples, **place), config.number))
 
     def __iter__(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
-        while True:
-            yield self._batch
+        return cycle(self._batches)
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -63,21 +62,22 @@ class OneBatch(BaseDataLoader):
 
 
 class TimedTrainer(Trainer):
-    """Notes when each step has ended."""
+    """Notes when each step has ended, on rank 0, a line each."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(Trainer.Config):
         pass
 
-    ends: tuple[float, ...] = ()
+    ends: TextIO | None = None
 
     def train_step(self, *args: Any, **kwargs: Any) -> None:
         super().train_step(*args, **kwargs)
-        self.ends = (*self.ends, time.time())
+        if self.ends:
+            print(time.time(), file=self.ends, flush=True)
 
 
-def bare_config(config: Config, world_size: int, folder: Path) -> TimedTrainer.Config:
-    """TorchTitan's configuration of ``config``'s model, layout and batch; the rest as upstream has it."""
+def bare_config(config: Config, data: dict[str, Any], world_size: int, folder: Path) -> TimedTrainer.Config:
+    """TorchTitan's configuration of ``config``'s model, layout, batch and prepared ``data``; the rest as upstream has it."""
     plan = make_plan(config, local_devices=world_size)
     assert plan.mesh is not None
     assert plan.batch is not None
@@ -89,12 +89,15 @@ def bare_config(config: Config, world_size: int, folder: Path) -> TimedTrainer.C
         compute=config.precision.compute,
         cpu=cpu,
     )
+    samples = SampleLoader.Config(
+        dataset=config.data.source, prepared=data, split="train", seed=config.training.seed, document_mask=config.training.document_mask
+    )
     optimizer = ParamGroupConfig(pattern=".*", optimizer_name="AdamW", optimizer_kwargs={"lr": config.optimizer.lr})
     return TimedTrainer.Config(
         model_spec=spec,
         dump_folder=str(folder),
         tokenizer=NoTokenizer.Config(),
-        dataloader=OneBatch.Config(vocab_size=config.model.vocab_size),
+        dataloader=Preloaded.Config(samples=samples),
         loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=config.model.vocab_size)),
         optimizer=OptimizersContainer.Config(param_groups=[optimizer]),
         lr_scheduler=LRSchedulersContainer.Config(warmup_steps=2, total_steps=plan.batch.steps),
@@ -108,19 +111,18 @@ def bare_config(config: Config, world_size: int, folder: Path) -> TimedTrainer.C
 
 
 def main(config_file: str, out: str) -> None:
-    """Train as the configuration says and write {"ends": seconds, "peak_mib": of this rank} to ``out``, on rank 0."""
+    """Train as the configuration says and write the ends of the steps to ``out``, in seconds since the epoch."""
     if device_type() == "cpu":
         torch.compiler.set_stance("force_eager")
     config = read_config(Path(config_file))
     world = int(os.environ["WORLD_SIZE"])
-    trainer = bare_config(config, world, Path(out).parent).build()
+    data = json.loads(Path(config_file).with_name("data.json").read_text())
+    trainer = bare_config(config, data, world, Path(out).parent).build()
     if device_type() == "cpu":
         for module in (module for part in trainer.model_parts for module in part.modules() if isinstance(module, FSDPModule)):
             module.set_force_sum_reduction_for_comms(True)
-    trainer.train()
-    if torch.distributed.get_rank() == 0:
-        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        Path(out).write_text(json.dumps({"ends": trainer.ends, "peak_mib": peak_mib}))
+    with Path(out if torch.distributed.get_rank() == 0 else os.devnull).open("w", encoding="utf-8") as trainer.ends:
+        trainer.train()
     trainer.close()
     torch.distributed.destroy_process_group()
 
