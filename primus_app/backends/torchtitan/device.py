@@ -2,13 +2,13 @@
 
 import importlib
 import os
-import resource
 import sys
 import types
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from primus_app.backends.memory import peak_rss_bytes
 from primus_app.backends.patches import Patch
 
 UNUSABLE_ACCELERATORS = frozenset({"mps"})
@@ -78,12 +78,6 @@ class CpuDeviceModule(types.ModuleType):
     def memory_stats(device: object = None) -> dict[str, int]:
         peak = peak_rss_bytes()
         return {"active_bytes.all.peak": peak, "reserved_bytes.all.peak": peak, "num_alloc_retries": 0, "num_ooms": 0}
-
-
-def peak_rss_bytes() -> int:
-    """The largest resident size of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB.
 
 
 def leave_out_cpu_warnings(*, seeded: bool) -> None:

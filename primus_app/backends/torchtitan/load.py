@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -11,9 +10,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torchtitan.components.checkpointer.base import ModelWrapper
 from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
 
-from primus_app.backends.hf_names import HfParameter
-from primus_app.backends.safetensors_files import stored_tensors
 from primus_app.backends.torchtitan.weights import fill
+from primus_app.backends.weight_sources import SafetensorsReader
 from primus_app.config.errors import Problem
 from primus_app.config.schema import ModelConfig
 from primus_app.run.saved_step import is_run_or_step
@@ -58,29 +56,3 @@ def load_checkpoint(model_parts: list[nn.Module], folder: Path) -> None:
         causes = [f"rank {rank}: {type(cause).__name__}: {cause}" for rank, (cause, _) in sorted(error.failures.items())]
         raise RuntimeError(f"the checkpoint {folder} is damaged ({'; '.join(causes[:2])})") from error
     wrapper.load_state_dict(states)
-
-
-class SafetensorsReader:
-    """Reads tensors as they are stored; files are mapped, so only what is asked for is read."""
-
-    def __init__(self, folder: Path) -> None:
-        self._tensors = stored_tensors(folder, "checkpoint.load")
-        self._open: dict[Path, Any] = {}
-
-    def whole(self, weight: HfParameter) -> torch.Tensor:
-        """The tensor, in its shape."""
-        tensor: torch.Tensor = self._file(weight).get_tensor(weight.name)
-        return tensor
-
-    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
-        """A rectangle of a matrix."""
-        tensor: torch.Tensor = self._file(weight).get_slice(weight.name)[rows, columns]
-        return tensor
-
-    def _file(self, weight: HfParameter) -> Any:
-        from safetensors import safe_open
-
-        path = self._tensors[weight.name].file
-        if path not in self._open:
-            self._open[path] = safe_open(path, framework="pt")
-        return self._open[path]

@@ -8,6 +8,7 @@ from typing import Any
 from torchtitan.components.metrics import BaseLogger, MetricsProcessor
 
 from primus_app.backends.recorder import Recorder
+from primus_app.backends.throughput import throughput
 
 
 class StepMetrics(MetricsProcessor):
@@ -54,9 +55,7 @@ class StepMetrics(MetricsProcessor):
         """One line of metrics; the times are means over the steps since the last one."""
         elapsed = time.perf_counter() - self.time_last_log
         num_steps = step - self.last_logged
-        rate = self.ntokens_since_last_log / (elapsed * self.parallel_dims.non_data_parallel_size)
-        tflops = self.config.flops_per_token * rate / 1e12
-        peak = self.config.peak_tflops
+        tokens = self.ntokens_since_last_log / self.parallel_dims.non_data_parallel_size
         values = {
             "loss": global_avg_loss,
             "grad_norm": grad_norm,
@@ -64,9 +63,7 @@ class StepMetrics(MetricsProcessor):
             "tokens": step * self.config.tokens_per_step,
             "step_time_s": elapsed / num_steps,
             "data_time_s": sum(self.data_loading_times) / num_steps,
-            "tokens_per_s_per_device": rate,
-            "tflops_per_device": tflops,
-            "mfu": tflops / peak if peak else None,
+            **throughput(tokens, elapsed, self.config.flops_per_token, self.config.peak_tflops),
             "memory_gib": self.device_memory_monitor.get_peak_stats().max_reserved_gib,
         }
         if self.recorder:

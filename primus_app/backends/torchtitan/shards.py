@@ -1,24 +1,13 @@
 """A rank's shard of a weight from the rows of Hugging Face's tensors that it is made of, without the rest of them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 from primus_app.backends.hf_names import HfParameter
-
-
-class Source(Protocol):
-    """Where weights come from, by their Hugging Face names."""
-
-    def whole(self, weight: HfParameter) -> torch.Tensor:
-        """The tensor, in its shape."""
-        ...
-
-    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
-        """A rectangle of a matrix, with the same bits as in the whole."""
-        ...
+from primus_app.backends.weight_sources import Source
 
 
 class OneColumn:

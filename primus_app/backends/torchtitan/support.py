@@ -26,7 +26,7 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
 
 
 def _sharded_optimizer(parallel: ParallelConfig) -> list[Problem]:
-    if not parallel.distributed_optimizer:
+    if parallel.distributed_optimizer == "auto":
         return []
     what = "has no effect on backend=torchtitan, which shards the optimizer with the weights"
     return [Problem("parallel.distributed_optimizer", what, ("leave it out and choose parallel=fsdp",))]

@@ -1,6 +1,5 @@
 """Weights under Hugging Face's names into TorchTitan's modules, whatever their layout, and out of them."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -12,9 +11,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torchtitan.models.common.attention import FusedQKVLinear
 from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
 
-from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters, initial_std
-from primus_app.backends.seeded import seeded_normal
-from primus_app.backends.torchtitan.shards import OneColumn, Source, fill_shard, is_sharded, numbered_rows
+from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters
+from primus_app.backends.torchtitan.shards import OneColumn, fill_shard, is_sharded, numbered_rows
+from primus_app.backends.weight_sources import SeededWeights, Source
 from primus_app.config.schema import ModelConfig
 
 LM_HEAD = "lm_head.weight"
@@ -22,7 +21,6 @@ _WRAPPERS = re.compile(r"(_checkpoint_wrapped_module|_orig_mod|_fsdp_wrapped_mod
 _EXPERT = re.compile(r"\.experts\.\d+\.")
 _QKV = re.compile(r"\.self_attn\.[qkv]_proj\.")
 _BIAS = ".expert_bias_E"
-CONSTANTS = {"ones": 1.0, "zeros": 0.0}
 _COUNTS = ".tokens_per_expert_E"
 
 
@@ -145,33 +143,6 @@ def _groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
 def _block_of(weight: HfParameter) -> str:
     match = _EXPERT.search(weight.name) or _QKV.search(weight.name)
     return weight.name[: match.start()] if match else weight.name
-
-
-class SeededWeights:
-    """The first weights of a run, or any part of them."""
-
-    def __init__(self, model: ModelConfig, seed: int) -> None:
-        self._model, self._seed = model, seed
-
-    def whole(self, weight: HfParameter) -> torch.Tensor:
-        """All of it; norms are 1 and biases 0."""
-        if weight.kind in CONSTANTS:
-            return torch.full(weight.shape, CONSTANTS[weight.kind])
-        return self._drawn(weight, 0, math.prod(weight.shape)).view(weight.shape)
-
-    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
-        """The numbers depend on the place in the whole alone, so none beside these is drawn."""
-        if weight.kind in CONSTANTS:
-            return torch.full((rows.stop - rows.start, columns.stop - columns.start), CONSTANTS[weight.kind])
-        width = weight.shape[1]
-        if columns.stop - columns.start == width:
-            return self._drawn(weight, rows.start * width, rows.stop * width).view(-1, width)
-        starts = range(rows.start * width, rows.stop * width, width)
-        return torch.stack([self._drawn(weight, start + columns.start, start + columns.stop) for start in starts])
-
-    def _drawn(self, weight: HfParameter, start: int, stop: int) -> torch.Tensor:
-        std = initial_std(self._model, weight.kind)
-        return torch.from_numpy(seeded_normal(self._seed, weight.name, weight.shape, std, start, stop).reshape(-1))
 
 
 def _copy_shard(target: torch.Tensor, whole: torch.Tensor) -> None:

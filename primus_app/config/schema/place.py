@@ -23,13 +23,15 @@ class ParallelConfig(Section):
     dp_shard: Degree = how("auto", "Ranks that shard weights, gradients and optimizer (FSDP); auto takes what is left.")
     sequence_parallel: bool = how(True, "Whether norms and residuals are split along the sequence under tp.")
     schedule: Literal["1f1b", "interleaved", "gpipe", "zero_bubble"] = how("1f1b", "Pipeline schedule.")
-    distributed_optimizer: bool = how(False, "Megatron: whether optimizer states are sharded over dp.")
+    distributed_optimizer: Literal["auto"] | bool = how(
+        "auto", "Megatron: whether optimizer states are sharded over the ranks of dp_shard and cp; auto where dp_shard is above 1."
+    )
 
 
 class BackendConfig(Section):
     """The engine that trains."""
 
-    name: Literal["torchtitan"] = how("torchtitan", "The engine.")
+    name: Literal["torchtitan", "megatron"] = how("torchtitan", "The engine.")
     native: dict[str, Any] = how(
         {}, "Further options of the engine by their own dotted names: backend.native.compile.enable=true; see native-options.md."
     )

@@ -1,0 +1,57 @@
+"""Samples in the order of the design, as Megatron's schedules ask for them: rank and micro batch only choose which part to read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from primus_app.backends.megatron.attention import sequence_places
+from primus_app.data.samples import AnySamples
+
+
+@dataclass(frozen=True)
+class Share:
+    """What part of the samples a rank reads: its place among the data parallel ranks, and among those that divide a sequence."""
+
+    micro_batch_size: int
+    dp_rank: int
+    dp: int
+    cp_rank: int
+    cp: int
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """``tokens``, ``labels`` and ``positions`` [b, s of this context rank]; int64.
+
+    ``starts`` [b, whole s] is the place of the first token of each token's document, None where attention crosses documents.
+    """
+
+    tokens: torch.Tensor
+    labels: torch.Tensor
+    positions: torch.Tensor
+    starts: torch.Tensor | None
+
+
+def micro_batches(
+    samples: AnySamples, first: int, number: int, share: Share, *, document_mask: bool, device: torch.device
+) -> Iterator[MicroBatch]:
+    """``number`` micro batches of this rank, of the samples from global index ``first`` on."""
+    size = share.micro_batch_size
+    for place in range(number):
+        begin = first + (place * share.dp + share.dp_rank) * size
+        yield _micro_batch(samples, range(begin, begin + size), share, document_mask, device)
+
+
+def _micro_batch(samples: AnySamples, indices: range, share: Share, document_mask: bool, device: torch.device) -> MicroBatch:
+    read = [samples.sample(index) for index in indices]
+    tokens = torch.from_numpy(np.stack([sample.tokens for sample in read])).to(device)
+    positions = torch.from_numpy(np.stack([sample.positions for sample in read])).to(device)
+    seq_len = positions.shape[1]
+    starts = torch.arange(seq_len, device=device) - positions if document_mask else None
+    places = sequence_places(seq_len, share.cp_rank, share.cp).to(device)
+    inputs, labels = tokens[:, :-1], tokens[:, 1:]
+    if share.cp > 1:
+        inputs, labels, positions = inputs[:, places], labels[:, places], positions[:, places]
+    return MicroBatch(inputs.contiguous(), labels.contiguous(), positions.contiguous(), starts)

@@ -1,0 +1,155 @@
+"""Saving a run in Megatron's distributed format: float32 weights and moments whole by their keys, so that any layout reads any."""
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import dist_checkpointing, parallel_state
+from megatron.core.dist_checkpointing.dict_utils import nested_values
+from megatron.core.dist_checkpointing.mapping import ShardedObject, ShardedTensorFactory
+from megatron.core.dist_checkpointing.serialization import get_default_save_sharded_strategy
+from megatron.core.dist_checkpointing.strategies.async_utils import AsyncCallsQueue
+from megatron.core.dist_checkpointing.strategies.fully_parallel import FullyParallelSaveStrategyWrapper
+from megatron.core.models.gpt import GPTModel
+from megatron.core.optimizer import MegatronOptimizer
+
+from primus_app.backends.megatron.optimizer import MOMENTS, gathered_states
+from primus_app.backends.megatron.weights import LocalWeight
+from primus_app.run.checkpoints import surplus_checkpoints, unmark
+from primus_app.run.reserve import full_disk_note
+
+logger = logging.getLogger(__name__)
+
+LAYOUT = {"singleton_local_shards": True}
+"""Megatron's name for a key of its own for each layer, each expert, and gate and up projection."""
+STATE_KEY = "optimizer.state.{moment}.{key}"
+FORMAT = "torch_dist"
+
+
+class Checkpoints:
+    """Writes steps of a run, in the background or not, and keeps the newest; ``on_saved(step)`` is called once one is complete."""
+
+    def __init__(
+        self,
+        folder: Path,
+        chunks: Sequence[GPTModel],
+        weights: Sequence[LocalWeight],
+        optimizer: MegatronOptimizer,
+        *,
+        keep: int,
+        in_background: bool,
+        on_saved: Callable[[int], None],
+    ) -> None:
+        self._folder, self._chunks, self._weights, self._optimizer = folder, chunks, weights, optimizer
+        self._keep, self._on_saved = keep, on_saved
+        self._queue = AsyncCallsQueue() if in_background else None
+        self._under_way: int | None = None
+        self._removals: list[threading.Thread] = []
+
+    def save(self, step: int) -> float:
+        """Write ``step``; the seconds that training stood still. All ranks together."""
+        began = time.perf_counter()
+        self.finish()
+        path = self._folder / f"step-{step}"
+        if dist.get_rank() == 0:
+            unmark(path)  # Writing over a damaged one.
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+        dist.barrier()
+        with self._told(step):
+            request = dist_checkpointing.save(
+                self._state(step), str(path), sharded_strategy=_strategy(), async_sharded_save=self._queue is not None
+            )
+            if self._queue is not None:
+                self._queue.schedule_async_request(request)
+        if self._queue is None:
+            self._complete(step)
+        else:
+            self._under_way = step
+        return time.perf_counter() - began
+
+    def look(self) -> None:
+        """Whether what is written in the background is complete; all ranks together, once a step."""
+        if self._under_way is not None:
+            self._finish(wait=False)
+
+    def finish(self) -> None:
+        """Wait for what is written in the background. All ranks together."""
+        if self._under_way is not None:
+            self._finish(wait=True)
+
+    def close(self) -> None:
+        """Reached with a save under way only when training has failed, where other ranks may not come to finish it."""
+        for removal in self._removals:
+            removal.join()
+
+    def _finish(self, *, wait: bool) -> None:
+        assert self._queue is not None
+        assert self._under_way is not None
+        step = self._under_way
+        with self._told(step):
+            done = self._queue.maybe_finalize_async_calls(blocking=wait)
+        if done:
+            self._under_way = None
+            self._complete(step)
+
+    def _complete(self, step: int) -> None:
+        self._on_saved(step)
+        if dist.get_rank() == 0:
+            for path in surplus_checkpoints(self._folder, self._keep, step):
+                unmark(path)
+                removal = threading.Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True})
+                removal.start()
+                self._removals.append(removal)
+
+    def _state(self, step: int) -> dict[str, Any]:
+        """What is written: each tensor of the model in Megatron's own layout with float32 data, and its moments beside it."""
+        states = gathered_states(self._optimizer, self._weights)
+        found: dict[str, Any] = {"step": step}
+        for number, chunk in enumerate(self._chunks):
+            for place, entry in enumerate(nested_values(chunk.sharded_state_dict(metadata=LAYOUT))):
+                if isinstance(entry, ShardedObject):
+                    continue  # Transformer Engine's own notes, of fp8.
+                state = states.get(id(entry.data))
+                name = f"{number}.{place}"
+                if state is None:  # A buffer.
+                    found[name] = entry
+                    continue
+                found[name] = _with_data(entry, entry.key, state["param"])
+                found |= {
+                    f"{moment}.{name}": _with_data(entry, STATE_KEY.format(moment=moment, key=entry.key), state[moment])
+                    for moment in MOMENTS
+                }
+        return found
+
+    @contextmanager
+    def _told(self, step: int) -> Iterator[None]:
+        """What goes wrong while ``step`` is written, as one sentence."""
+        try:
+            yield
+        except BaseException as error:
+            full = full_disk_note(self._folder)
+            if dist.get_rank() == 0:
+                shutil.rmtree(self._folder / f"step-{step}", ignore_errors=True)
+            raise RuntimeError(f"the checkpoint of step {step} could not be written ({type(error).__name__}: {error}){full}") from error
+
+
+def _with_data(entry: Any, key: str, data: torch.Tensor) -> Any:
+    if isinstance(entry, ShardedTensorFactory):
+        return replace(entry, key=key, data=data)
+    return replace(entry, key=key, data=data, dtype=data.dtype)
+
+
+def _strategy() -> Any:
+    """Replicas of the data divide the writing among them, as Megatron-LM does."""
+    strategy = get_default_save_sharded_strategy(FORMAT)
+    group = parallel_state.get_data_parallel_group(with_context_parallel=True)
+    return FullyParallelSaveStrategyWrapper(strategy, group) if group.size() > 1 else strategy

@@ -1,0 +1,95 @@
+"""Megatron-core's GPTModel of a run: one chunk for each virtual stage of this rank."""
+
+import logging
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from megatron.core import parallel_state
+from megatron.core.enums import ModelType
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
+from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+
+from primus_app.backends.megatron.attention import CoreAttention
+from primus_app.backends.megatron.norm import SequenceParallelNorm
+from primus_app.backends.megatron.translate import model_settings
+from primus_app.config.schema import ModelConfig
+
+logger = logging.getLogger(__name__)
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+ACTIVATIONS = {"silu": F.silu}
+NORMS = ("input_layernorm", "pre_mlp_layernorm")
+LATENT_NORMS = ("q_layernorm", "kv_layernorm", "k_layernorm")
+
+
+def engine_imports() -> bool:
+    """Whether Transformer Engine is there, and an accelerator for it."""
+    return torch.cuda.is_available() and find_spec("transformer_engine") is not None
+
+
+def native(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings`` with torch's number formats and functions for their names."""
+    found = {name: DTYPES[value] if name.endswith("_dtype") and value in DTYPES else value for name, value in settings.items()}
+    if "moe_router_dtype" in settings:
+        found["moe_router_dtype"] = settings["moe_router_dtype"]
+    if "activation_func" in settings:
+        found["activation_func"] = ACTIVATIONS[settings["activation_func"]]
+    return found
+
+
+def transformer_config(settings: Mapping[str, Any]) -> TransformerConfig:
+    """Megatron's configuration; latent attention has a class of its own."""
+    kind = MLATransformerConfig if settings.get("multi_latent_attention") else TransformerConfig
+    return kind(**native(settings))
+
+
+def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *, engine: bool, document_mask: bool) -> list[GPTModel]:
+    """The chunks of this rank, in the order of the pipeline; their weights are not set yet where model.init is seeded."""
+    virtual = config.virtual_pipeline_model_parallel_size
+    stages = range(virtual) if virtual else [None]
+    own_attention = not engine or document_mask
+    logger.info(
+        "layers of %s, attention of %s",
+        "Transformer Engine" if engine else "megatron-core",
+        "torch" if own_attention else "Transformer Engine",
+    )
+    return [_chunk(config, model, seq_len, stage, engine=engine, own_attention=own_attention) for stage in stages]
+
+
+def _chunk(
+    config: TransformerConfig, model: ModelConfig, seq_len: int, stage: int | None, *, engine: bool, own_attention: bool
+) -> GPTModel:
+    chunk = GPTModel(
+        config=config,
+        transformer_layer_spec=_layers(config, stage, engine=engine, own_attention=own_attention),
+        pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=stage),
+        post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=stage),
+        vp_stage=stage,
+        **model_settings(model, seq_len),
+    )
+    chunk.model_type = ModelType.encoder_or_decoder
+    return chunk
+
+
+def _layers(config: TransformerConfig, stage: int | None, *, engine: bool, own_attention: bool) -> TransformerBlockSubmodules:
+    """Megatron's specification of this stage's layers, with our parts where its own cannot do what is asked."""
+    block = get_gpt_decoder_block_spec(config, use_transformer_engine=engine, normalization="RMSNorm", vp_stage=stage)
+    for layer in block.layer_specs:
+        attention = layer.submodules.self_attention.submodules
+        if own_attention:
+            attention.core_attention = CoreAttention
+        if engine:
+            continue
+        for name in NORMS:
+            setattr(layer.submodules, name, SequenceParallelNorm)
+        for name in LATENT_NORMS:
+            if isinstance(getattr(attention, name, None), type) and "Norm" in getattr(attention, name).__name__:
+                setattr(attention, name, SequenceParallelNorm)
+    if not engine:
+        block.layer_norm = SequenceParallelNorm
+    return block

@@ -1,0 +1,81 @@
+"""What of a configuration megatron-core cannot do: every setting is carried out or refused by name. Imports neither torch nor megatron."""
+
+from collections.abc import Iterator
+
+from primus_app.backends.megatron.model_support import check_model_support
+from primus_app.backends.megatron.versions import installed_version, is_tested, tested_range
+from primus_app.config.errors import Problem
+from primus_app.config.schema import Config, ModelConfig, ParallelConfig
+from primus_app.plan.mesh import Mesh
+
+SCHEDULES = ("1f1b", "interleaved")
+
+
+def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
+    """All refusals, each with the way out; ``mesh`` is None where the layout does not come out anyway."""
+    return [
+        *_version(),
+        *check_model_support(config.model),
+        *_balancing(config),
+        *_schedule(config.parallel),
+        *_experts(config.model, config.parallel),
+        *(_optimizer(config.parallel, mesh) if mesh is not None else ()),
+        *_native(config),
+    ]
+
+
+def _version() -> Iterator[Problem]:
+    found = installed_version()
+    if found is None:
+        yield Problem("backend", "megatron-core is not installed", ("pip install megatron-core", "backend=torchtitan"))
+    elif not is_tested(found):
+        what = f"megatron-core {found} is installed, and this program was tested with {tested_range()}"
+        yield Problem("backend", what, (f"install one of {tested_range()}", "backend=torchtitan"))
+
+
+def _balancing(config: Config) -> Iterator[Problem]:
+    if config.training.load_balancing == "aux_loss" and config.model.moe:
+        other = "expert_bias, or none" if config.model.moe.expert_bias else "none"
+        what = "aux_loss is not carried out yet: its size depends on the layout in megatron-core"
+        yield Problem("training.load_balancing", what, (f"training.load_balancing={other}",))
+
+
+def _schedule(parallel: ParallelConfig) -> Iterator[Problem]:
+    if parallel.schedule not in SCHEDULES:
+        what = f"megatron-core has no {parallel.schedule} schedule"
+        yield Problem("parallel.schedule", what, (f"parallel.schedule={' or '.join(SCHEDULES)}",))
+
+
+def _experts(model: ModelConfig, parallel: ParallelConfig) -> Iterator[Problem]:
+    if model.moe is None:
+        if parallel.etp != 1:
+            yield Problem("parallel.etp", "has no effect on a model without experts", ("leave it out",))
+        return
+    if parallel.tp > 1 and not parallel.sequence_parallel:
+        what = "false: megatron-core trains experts under tensor parallelism only with the sequence divided too"
+        yield Problem("parallel.sequence_parallel", what, ("leave it out",))
+    if parallel.tp > 1 and parallel.etp == 1 and parallel.ep == 1:
+        what = (
+            f"is 1 with tp {parallel.tp} and ep 1, where megatron-core 0.16 does not sum the experts' gradients over tp and so trains wrong"
+        )
+        yield Problem("parallel.etp", what, (f"parallel.etp={parallel.tp}", f"parallel.ep={parallel.tp}"))
+
+
+def _optimizer(parallel: ParallelConfig, mesh: Mesh) -> Iterator[Problem]:
+    """Megatron has no sharded weights: dp_shard is what its distributed optimizer shards over."""
+    where, shards = "parallel.distributed_optimizer", mesh.dp_shard * mesh.cp
+    if mesh.dp_shard > 1 and parallel.distributed_optimizer is False:
+        what = f"false, but parallel.dp_shard is {mesh.dp_shard}, and nothing else of megatron-core shards over data parallel ranks"
+        yield Problem(where, what, ("leave it out", "parallel.dp_replicate=auto parallel.dp_shard=1 keeps all states on each rank"))
+    if parallel.distributed_optimizer is True and shards == 1:
+        what = f"has no effect: parallel.dp_shard x cp is 1{f' (dp_replicate is {mesh.dp_replicate})' if mesh.dp > 1 else ''}"
+        fix = (
+            "leave it out",
+            *(("parallel.dp_replicate=1 parallel.dp_shard=auto shards over all data parallel ranks",) if mesh.dp > 1 else ()),
+        )
+        yield Problem(where, what, fix)
+
+
+def _native(config: Config) -> Iterator[Problem]:
+    for name in config.backend.native:
+        yield Problem(f"backend.native.{name}", "no option of megatron-core is passed through", ("leave it out",))

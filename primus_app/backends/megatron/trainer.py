@@ -1,0 +1,282 @@
+"""The training loop over megatron.core: its schedules, data parallelism, optimizer and clipping, with the numbers of this run."""
+
+import itertools
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.optimizer import OptimizerConfig
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from megatron.core.transformer.module import Float16Module
+
+from primus_app.backends.base import RankContext
+from primus_app.backends.megatron.batches import MicroBatch, Share, micro_batches
+from primus_app.backends.megatron.checkpoints import Checkpoints
+from primus_app.backends.megatron.model import build_chunks, engine_imports, native, transformer_config
+from primus_app.backends.megatron.optimizer import build_optimizer, set_main_weights, set_moments, set_rate
+from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_settings
+from primus_app.backends.megatron.weights import fill, local_weights
+from primus_app.backends.memory import peak_rss_bytes
+from primus_app.backends.recorder import Recorder
+from primus_app.backends.throughput import throughput
+from primus_app.backends.weight_sources import SafetensorsReader, SeededWeights
+from primus_app.data.samples import AnySamples, open_samples
+from primus_app.plan.learning_rate import learning_rate
+from primus_app.plan.parameters import training_flops_per_token
+from primus_app.plan.plan import Plan
+from primus_app.run.checkpoints import complete_checkpoints, newest_checkpoint
+from primus_app.run.events import Event, append_event
+from primus_app.run.saved_step import is_run_or_step
+
+logger = logging.getLogger(__name__)
+
+
+class Trainer:
+    """One rank of a run; the groups of parallel_state must be there. ``train`` trains to the last step."""
+
+    def __init__(self, context: RankContext, plan: Plan, settings: dict[str, Any], device: torch.device) -> None:
+        assert plan.mesh is not None
+        assert plan.batch is not None
+        self.context, self.config, self.mesh, self.batch, self.device = context, context.config, plan.mesh, plan.batch, device
+        self.transformer = transformer_config(settings)
+        training = self.config.training
+        self.chunks = build_chunks(
+            self.transformer, self.config.model, training.seq_len, engine=engine_imports(), document_mask=training.document_mask
+        )
+        for chunk in self.chunks:
+            chunk.to(device)
+        self.weights = local_weights(self.chunks, self.config.model)
+        self.model = self._wrap()
+        self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh))), self.model)
+        self._connect()
+        self.step = 0
+        self._open_records()
+
+    def _wrap(self) -> list[DistributedDataParallel]:
+        settings = DistributedDataParallelConfig(**data_parallel_settings(self.config, self.mesh))
+        half = self.config.precision.compute != "fp32"
+        modules = [Float16Module(self.transformer, chunk) if half else chunk for chunk in self.chunks]
+        # Only the first chunk's gradients are worth dividing into buckets that overlap with the backward pass.
+        return [
+            DistributedDataParallel(self.transformer, settings, module, disable_bucketing=number > 0)
+            for number, module in enumerate(modules)
+        ]
+
+    def _connect(self) -> None:
+        """What the schedules call back."""
+        self.transformer.grad_scale_func = self.optimizer.scale_loss
+        self.transformer.finalize_model_grads_func = finalize_model_grads
+
+    def _open_records(self) -> None:
+        context, config = self.context, self.config
+        self.share = Share(
+            self.batch.micro_batch_size,
+            parallel_state.get_data_parallel_rank(),
+            parallel_state.get_data_parallel_world_size(),
+            parallel_state.get_context_parallel_rank(),
+            parallel_state.get_context_parallel_world_size(),
+        )
+        self.samples = {name: self._open(name) for name in ("train", "valid") if name == "train" or config.training.eval_every}
+        self.knows_loss = parallel_state.is_pipeline_last_stage(ignore_virtual=True)
+        first = parallel_state.get_data_parallel_rank(with_context_parallel=True) == parallel_state.get_tensor_model_parallel_rank() == 0
+        self.recorder = Recorder(context.run, config) if self.knows_loss and first else None
+        checkpoint = config.checkpoint
+        self.checkpoints = Checkpoints(
+            context.run.checkpoints_dir,
+            self.chunks,
+            self.weights,
+            self.optimizer,
+            keep=checkpoint.keep,
+            in_background=checkpoint.async_,
+            on_saved=self._saved,
+        )
+
+    def _open(self, split: Any) -> AnySamples:
+        training = self.config.training
+        return open_samples(self.context.data, split, seq_len=training.seq_len, seed=training.seed, document_mask=training.document_mask)
+
+    def _saved(self, step: int) -> None:
+        if self.context.rank == 0:
+            append_event(self.context.run, Event.CHECKPOINT, attempt=self.context.attempt, step=step)
+
+    def begin(self) -> None:
+        """Set the weights: of the newest checkpoint of the run, of checkpoint.load, or the first ones."""
+        run, config = self.context.run, self.config
+        step = self._resume() if newest_checkpoint(run) is not None else 0
+        if not step and config.checkpoint.load is not None:
+            self._load(Path(config.checkpoint.load))
+        elif not step and config.model.init == "seeded":
+            self._set(SeededWeights(config.model, config.training.seed))
+        self.step = step
+        if self.recorder:
+            self.recorder.go_on_after(step, run.attempts_dir / str(self.context.attempt))
+        if step and self.context.rank == 0:
+            append_event(run, Event.RESUMED, attempt=self.context.attempt, step=step)
+
+    def _set(self, source: Any) -> None:
+        fill(self.weights, source)
+        set_main_weights(self.optimizer, self.weights, source)
+
+    def _load(self, folder: Path) -> None:
+        from primus_app.backends.saved import open_saved
+
+        self._set(open_saved(folder, self.config.model).weights if is_run_or_step(folder) else SafetensorsReader(folder))
+        logger.info("the weights are those of %s", folder)
+
+    def _resume(self) -> int:
+        """From the newest complete checkpoint that can be read, of either engine; the step."""
+        from primus_app.backends.saved import open_saved
+
+        folder = self.context.run.checkpoints_dir
+        steps = complete_checkpoints(folder)
+        for place, step in enumerate(steps):
+            try:
+                saved = open_saved(folder / f"step-{step}", self.config.model)
+                self._set(saved.weights)
+                set_moments(self.optimizer, self.weights, step, saved.moments)
+            except Exception as error:
+                if place + 1 == len(steps):
+                    raise
+                logger.warning("checkpoint step-%d is damaged, going back to step-%d: %s", step, steps[place + 1], error)
+            else:
+                return step
+        return 0
+
+    def train(self) -> None:
+        """Step after step, with evaluations and checkpoints at their times."""
+        self._owed_evaluation()
+        training, checkpoint = self.config.training, self.config.checkpoint
+        last = self.batch.steps
+        self.clock, self.logged = time.perf_counter(), self.step
+        self.data_time = 0.0
+        logger.info("training from step %d to %d", self.step + 1, last)
+        while self.step < last:
+            self.step += 1
+            loss, norm = self._train_step()
+            if self.step in (1, last) or self.step % self.config.logging.every == 0:
+                self._log(loss, norm)
+            self.checkpoints.look()
+            if checkpoint.every and (self.step % checkpoint.every == 0 or self.step == last):
+                self.clock += self.checkpoints.save(self.step)
+            if training.eval_every and (self.step % training.eval_every == 0 or self.step == last):
+                self.clock += self._evaluate()
+        self.checkpoints.finish()
+
+    def _train_step(self) -> tuple[torch.Tensor | None, float]:
+        for chunk in self.model:
+            chunk.zero_grad_buffer()
+        self.optimizer.zero_grad()
+        optimizer = self.config.optimizer
+        rate = learning_rate(optimizer, self.step, optimizer.schedule_steps or self.batch.steps)
+        set_rate(self.optimizer, rate, optimizer.weight_decay)
+        first = (self.step - 1) * self.batch.global_batch_size
+        found = self._forward_backward("train", first, self.batch.accumulation, forward_only=False)
+        _, norm, _ = self.optimizer.step()
+        return found, float(norm)
+
+    def _forward_backward(self, split: str, first: int, number: int, *, forward_only: bool) -> torch.Tensor | None:
+        """[sum of the losses, number of tokens] over this rank's ``number`` micro batches; None before the last stage."""
+        losses = get_forward_backward_func()(
+            forward_step_func=self._forward_step,
+            data_iterator=[self._batches(split, first, number, chunk) for chunk in self.chunks],
+            model=self.model if len(self.model) > 1 else self.model[0],
+            num_microbatches=number,
+            seq_length=self.config.training.seq_len,
+            micro_batch_size=self.batch.micro_batch_size,
+            forward_only=forward_only,
+        )
+        return torch.stack([each["loss"] for each in losses]).sum(0) if losses else None
+
+    def _batches(self, split: str, first: int, number: int, chunk: Any) -> Iterator[MicroBatch | None]:
+        mask = self.config.training.document_mask
+        if not (chunk.pre_process or chunk.post_process or mask):
+            return itertools.repeat(None, number)
+        return micro_batches(self.samples[split], first, number, self.share, document_mask=mask, device=self.device)
+
+    def _forward_step(self, batches: Iterator[MicroBatch | None], chunk: Any) -> tuple[torch.Tensor, Any]:
+        began = time.perf_counter()
+        batch = next(batches)
+        self.data_time += time.perf_counter() - began
+        if batch is None:
+            return chunk(None, None, None), _sum_of_losses  # Which only the last stage is asked for.
+        return chunk(batch.tokens, batch.positions, batch.starts, labels=batch.labels), _sum_of_losses
+
+    def _mean(self, found: torch.Tensor | None) -> float | None:
+        """The loss of the global batch, on the ranks that know it."""
+        if found is None:
+            return None
+        total = found.clone()
+        dist.all_reduce(total, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
+        return (total[0] / total[1]).item()
+
+    def _log(self, found: torch.Tensor | None, norm: float) -> None:
+        loss = self._mean(found)
+        elapsed, steps = time.perf_counter() - self.clock, self.step - self.logged
+        tokens = steps * self.batch.tokens_per_step / self.mesh.world
+        flops = training_flops_per_token(self.config.model, self.config.training.seq_len)
+        peak = getattr(self.config.hardware.peak_tflops, self.config.precision.compute)
+        if self.recorder:
+            values = {
+                "loss": loss,
+                "grad_norm": norm,
+                "lr": self.optimizer.param_groups[0]["lr"],
+                "tokens": self.step * self.batch.tokens_per_step,
+                "step_time_s": elapsed / steps,
+                "data_time_s": self.data_time / steps,
+                **throughput(tokens, elapsed, flops, peak),
+                "memory_gib": self._peak_memory() / 2**30,
+            }
+            self.recorder.record(self.step, values)
+        self.clock, self.logged, self.data_time = time.perf_counter(), self.step, 0.0
+
+    def _peak_memory(self) -> int:
+        if self.device.type == "cpu":
+            return peak_rss_bytes()
+        peak = torch.cuda.max_memory_reserved()
+        torch.cuda.reset_peak_memory_stats()
+        return int(peak)
+
+    def _owed_evaluation(self) -> None:
+        """One that the last attempt did not come to: the checkpoint of a step is written before its evaluation."""
+        every = self.config.training.eval_every
+        if not self.step or not every or (self.step % every and self.step != self.batch.steps):
+            return
+        done = torch.tensor(int(bool(self.recorder and self.recorder.has(self.step, "eval_loss"))), device=self.device)
+        dist.all_reduce(done, dist.ReduceOp.MAX)
+        if not done.item():
+            self.data_time = 0.0
+            self._evaluate()
+
+    @torch.no_grad()
+    def _evaluate(self) -> float:
+        """The same first batches of the split each time; the seconds it took, which are no training step's."""
+        began, data_time = time.perf_counter(), self.data_time
+        for chunk in self.model:
+            chunk.eval()
+        number = self.config.training.eval_steps * self.batch.accumulation
+        loss = self._mean(self._forward_backward("valid", 0, number, forward_only=True))
+        for chunk in self.model:
+            chunk.train()
+        elapsed, self.data_time = time.perf_counter() - began, data_time
+        if self.recorder:
+            self.recorder.record(self.step, {"eval_loss": loss, "eval_time_s": elapsed})
+        return elapsed
+
+    def close(self) -> None:
+        """The files; the groups are the caller's."""
+        self.checkpoints.close()
+        if self.recorder:
+            self.recorder.close()
+
+
+def _sum_of_losses(losses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+    """What a schedule asks for per micro batch: the sum that gradients are of, the number of tokens, and what we report of them."""
+    total = losses.float().sum()
+    number = torch.tensor(losses.numel(), dtype=torch.int, device=losses.device)
+    return total, number, {"loss": torch.stack([total.detach().double(), number.double()])}

@@ -1,0 +1,79 @@
+"""Where the weights of a run come from, by their Hugging Face names: drawn from the seed, or read from safetensors."""
+
+import math
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from primus_app.backends.hf_names import HfParameter, initial_std
+from primus_app.backends.safetensors_files import stored_tensors
+from primus_app.backends.seeded import seeded_normal
+from primus_app.config.schema import ModelConfig
+
+CONSTANTS = {"ones": 1.0, "zeros": 0.0}
+
+
+class Source(Protocol):
+    """Where weights come from, by their Hugging Face names."""
+
+    def whole(self, weight: HfParameter) -> torch.Tensor:
+        """The tensor, in its shape."""
+        ...
+
+    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
+        """A rectangle of a matrix, with the same bits as in the whole."""
+        ...
+
+
+class SeededWeights:
+    """The first weights of a run, or any part of them."""
+
+    def __init__(self, model: ModelConfig, seed: int) -> None:
+        self._model, self._seed = model, seed
+
+    def whole(self, weight: HfParameter) -> torch.Tensor:
+        """All of it; norms are 1 and biases 0."""
+        if weight.kind in CONSTANTS:
+            return torch.full(weight.shape, CONSTANTS[weight.kind])
+        return self._drawn(weight, 0, math.prod(weight.shape)).view(weight.shape)
+
+    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
+        """The numbers depend on the place in the whole alone, so none beside these is drawn."""
+        if weight.kind in CONSTANTS:
+            return torch.full((rows.stop - rows.start, columns.stop - columns.start), CONSTANTS[weight.kind])
+        width = weight.shape[1]
+        if columns.stop - columns.start == width:
+            return self._drawn(weight, rows.start * width, rows.stop * width).view(-1, width)
+        starts = range(rows.start * width, rows.stop * width, width)
+        return torch.stack([self._drawn(weight, start + columns.start, start + columns.stop) for start in starts])
+
+    def _drawn(self, weight: HfParameter, start: int, stop: int) -> torch.Tensor:
+        std = initial_std(self._model, weight.kind)
+        return torch.from_numpy(seeded_normal(self._seed, weight.name, weight.shape, std, start, stop).reshape(-1))
+
+
+class SafetensorsReader:
+    """Reads tensors as they are stored; files are mapped, so only what is asked for is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tensors = stored_tensors(folder, "checkpoint.load")
+        self._open: dict[Path, Any] = {}
+
+    def whole(self, weight: HfParameter) -> torch.Tensor:
+        """The tensor, in its shape."""
+        tensor: torch.Tensor = self._file(weight).get_tensor(weight.name)
+        return tensor
+
+    def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
+        """A rectangle of a matrix."""
+        tensor: torch.Tensor = self._file(weight).get_slice(weight.name)[rows, columns]
+        return tensor
+
+    def _file(self, weight: HfParameter) -> Any:
+        from safetensors import safe_open
+
+        path = self._tensors[weight.name].file
+        if path not in self._open:
+            self._open[path] = safe_open(path, framework="pt")
+        return self._open[path]
