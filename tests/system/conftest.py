@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.program import SMALL, Program, Start, environment, last_of_each
+from tests.system.program import SMALL, Forge, Program, Start, environment, last_of_each
+
+
+@pytest.fixture(scope="session")
+def forge() -> Iterator[Forge]:
+    """For many small runs, of which only the curves matter."""
+    opened = Forge()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -108,3 +109,29 @@ def alive(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+class Forge:
+    """Trains runs one after another in forked ranks; see forge.py."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("forge.py"))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment())
+
+    def train(self, *overrides: str, workspace: Path, exp_name: str) -> Path:
+        """The run directory of a run that has completed; fails the test where it has not."""
+        arguments = [*last_of_each([*SMALL, *overrides]), f"workspace='{workspace}'", f"exp_name={exp_name}"]
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(arguments), file=self._process.stdin, flush=True)
+        found = json.loads(self._process.stdout.readline())
+        run = workspace / "primus" / "ada" / exp_name
+        if found["code"]:
+            logs = "\n".join(log.read_text()[-3000:] for log in sorted(run.glob("attempts/*/forged-*.log")))
+            pytest.fail(f"{found['code']}: {found['said']}\n{logs}")
+        return run
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()

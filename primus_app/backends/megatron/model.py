@@ -16,6 +16,7 @@ from megatron.core.transformer.transformer_config import MLATransformerConfig, T
 
 from primus_app.backends.megatron.attention import CoreAttention
 from primus_app.backends.megatron.norm import SequenceParallelNorm
+from primus_app.backends.megatron.replicated import ReplicatedLinear
 from primus_app.backends.megatron.translate import model_settings
 from primus_app.config.schema import ModelConfig
 
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ACTIVATIONS = {"silu": F.silu}
 NORMS = ("input_layernorm", "pre_mlp_layernorm")
+LATENT_DOWN = ("linear_q_down_proj", "linear_kv_down_proj")
 LATENT_NORMS = ("q_layernorm", "kv_layernorm", "k_layernorm")
 
 
@@ -87,6 +89,9 @@ def _layers(config: TransformerConfig, stage: int | None, *, engine: bool, own_a
             continue
         for name in NORMS:
             setattr(layer.submodules, name, SequenceParallelNorm)
+        for name in LATENT_DOWN:
+            if getattr(attention, name, None) is not None:
+                setattr(attention, name, ReplicatedLinear)
         for name in LATENT_NORMS:
             if isinstance(getattr(attention, name, None), type) and "Norm" in getattr(attention, name).__name__:
                 setattr(attention, name, SequenceParallelNorm)

@@ -1,6 +1,7 @@
 """All corrections of megatron-core, in the order in which they are applied."""
 
 import importlib
+from types import ModuleType
 
 from primus_app.backends.megatron.device import DEVICE_PATCHES, UPSTREAM
 from primus_app.backends.patches import Patch
@@ -24,20 +25,22 @@ def apply_router_gemm() -> None:
 
 
 def latent_linear_is_needed() -> bool:
-    """Whether latent attention would be compared with a class that is none."""
+    """Whether the class that latent attention knows as whole on every rank is none."""
     return not isinstance(_latent_attention().__dict__.get("TELinear"), type)
 
 
 def apply_latent_linear() -> None:
-    """A class that nothing is an instance of."""
+    """Ours takes its place, so that a layer's specification may name it."""
+    from primus_app.backends.megatron.replicated import ReplicatedLinear
+
     module = _latent_attention()
     if "TELinear" not in module.__dict__:
         raise RuntimeError(f"{LATENT_LINEAR_ID}: megatron.core.transformer.multi_latent_attention.TELinear is gone.")
-    if not isinstance(module.__dict__["TELinear"], type):
-        module.__dict__["TELinear"] = type("NoTELinear", (), {})
+    if latent_linear_is_needed():
+        module.__dict__["TELinear"] = ReplicatedLinear
 
 
-def _latent_attention() -> object:
+def _latent_attention() -> ModuleType:
     return importlib.import_module("megatron.core.transformer.multi_latent_attention")
 
 
@@ -54,7 +57,8 @@ PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         id=LATENT_LINEAR_ID,
-        reason="Latent attention compares its projections with Transformer Engine's class, which without it is no class.",
+        reason="Latent attention takes no projection that each rank has whole but Transformer Engine's; Megatron's own, which tp divides, "
+        "loses gradients of the keys' positions.",
         upstream=UPSTREAM,
         target="megatron.core.transformer.multi_latent_attention.TELinear",
         condition=NO_ENGINE,

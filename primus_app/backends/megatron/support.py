@@ -18,6 +18,7 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
         *check_model_support(config.model),
         *_balancing(config),
         *_schedule(config.parallel),
+        *_latent_attention(config.model, config.parallel),
         *_experts(config.model, config.parallel),
         *(_optimizer(config.parallel, mesh) if mesh is not None else ()),
         *_native(config),
@@ -44,6 +45,12 @@ def _schedule(parallel: ParallelConfig) -> Iterator[Problem]:
     if parallel.schedule not in SCHEDULES:
         what = f"megatron-core has no {parallel.schedule} schedule"
         yield Problem("parallel.schedule", what, (f"parallel.schedule={' or '.join(SCHEDULES)}",))
+
+
+def _latent_attention(model: ModelConfig, parallel: ParallelConfig) -> Iterator[Problem]:
+    if model.mla is not None and model.moe is None and parallel.tp > 1 and not parallel.sequence_parallel:
+        what = "false: megatron-core sums the gradients of latent attention over tp only with the sequence divided too"
+        yield Problem("parallel.sequence_parallel", what, ("leave it out",))
 
 
 def _experts(model: ModelConfig, parallel: ParallelConfig) -> Iterator[Problem]:

@@ -53,9 +53,9 @@ def transformer_settings(config: Config, mesh: Mesh, stages: Sequence[Stage], *,
         "sequence_parallel": mesh.tp > 1 and config.parallel.sequence_parallel,
         "calculate_per_token_loss": True,
         "deterministic_mode": training.deterministic,
-        # Weights are drawn by us; on a CPU Megatron's own are too, which saves a second copy of its generator's state.
-        "use_cpu_initialization": cpu,
-        "perform_initialization": model.init == "native",
+        # Also where the weights are drawn by us: only then does Megatron mark what tp divides, which its gradient norm goes by.
+        "perform_initialization": True,
+        "use_cpu_initialization": False,
         "init_method_std": model.init_std,
         "bias_activation_fusion": engine,
         "bias_dropout_fusion": engine,
