@@ -12,6 +12,8 @@ from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
 
 if TYPE_CHECKING:
+    from primus_app.backends.native_tensors import NativeTensor
+    from primus_app.backends.saved import Saved
     from primus_app.data.prepare import PreparedData
     from primus_app.run.directory import RunDirectory
 
@@ -27,17 +29,6 @@ class RankContext:
     rank: int
     local_rank: int
     world_size: int
-
-
-class WeightExport(Protocol):
-    """The weights of one checkpoint, ready to be written; ``num_bytes`` is the size of all tensors."""
-
-    @property
-    def num_bytes(self) -> int: ...
-
-    def write(self, folder: Path) -> None:
-        """model.safetensors into ``folder``, or several files and their index; UserError for a damaged checkpoint."""
-        ...
 
 
 class Backend(Protocol):
@@ -60,12 +51,24 @@ class Backend(Protocol):
         """What is damaged of a checkpoint of this engine that a new run is to start from; asked by the node agent, may import torch."""
         ...
 
-    def train(self, context: RankContext) -> None:
-        """Train on this rank until the last step; raises what went wrong."""
+    def open_saved(self, model: ModelConfig, step_folder: Path) -> "Saved":
+        """The weights and moments of ``model`` in a checkpoint of this engine, in one process whatever its layout was.
+
+        Raises UserError for a model that the engine has not, KeyError for a weight that is not there, and whatever a damaged file
+        makes the reading raise.
+        """
         ...
 
-    def export_hf(self, model: ModelConfig, step_folder: Path, dtype: str) -> WeightExport:
-        """The weights of ``model`` in a checkpoint of this engine, under Hugging Face's names; ``dtype`` is fp32 or bf16."""
+    def native_tensors(self, model: ModelConfig) -> "Sequence[NativeTensor]":
+        """The tensors of a checkpoint of this engine with the weights of ``model``; UserError for a model that it has not."""
+        ...
+
+    def write_marks(self, folder: Path) -> None:
+        """What this engine's checkpoints hold beside tensors and their index; written before them."""
+        ...
+
+    def train(self, context: RankContext) -> None:
+        """Train on this rank until the last step; raises what went wrong."""
         ...
 
 

@@ -1,14 +1,12 @@
 """checkpoint.load before launch: whether the weights are there, whole and of this architecture, and what names their content."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from primus_app.backends.hf_names import hf_buffers, hf_parameters
-from primus_app.backends.safetensors_files import StoredTensor, has_weights, sampled_digest, stored_tensors
+from primus_app.backends.hf_weights import find_tensors, identity, model_of
+from primus_app.backends.safetensors_files import has_weights
+from primus_app.backends.stored_folder import is_converted, read_note
 from primus_app.config.errors import Problem, UserError
-from primus_app.config.huggingface import load_huggingface
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.config.typed import typed
 from primus_app.run.checkpoints import newest_checkpoint
@@ -21,9 +19,6 @@ LOAD = "checkpoint.load"
 DIGEST = "checkpoint.load_digest"
 NOT_ARCHITECTURE = ("model.name", "model.init", "model.init_std")
 """Keys of *what* in ``model`` that weights do not have to agree with."""
-
-READABLE = ("F32", "BF16", "F16")
-SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -85,13 +80,12 @@ def find_weights(path: Path, config: Config) -> InitialWeights:
         step = find_saved_step(path, where=LOAD)
         _require_architecture(config, step.config.model, step.run.path, f"take the model as {step.run.config_file} has it")
         return InitialWeights(step.folder, step.identity)
-    if not has_weights(path) and not (path / "config.json").exists():
+    if not (is_converted(path) or has_weights(path) or (path / "config.json").exists()):
         raise UserError(Problem(LOAD, _no_weights(path), _advice(path)))
-    _require_architecture(config, _huggingface_model(path), path, f"model=hf {typed('model.path', path)} takes the model from there")
-    tensors = stored_tensors(path, LOAD)
-    if problems := list(_wrong_tensors(tensors, config.model, path)):
-        raise UserError(problems)
-    return InitialWeights(path, f"safetensors:{sampled_digest(tensors.values())}")
+    _require_architecture(config, model_of(path, LOAD), path, f"model=hf {typed('model.path', path)} takes the model from there")
+    if is_converted(path):
+        return InitialWeights(path, read_note(path, LOAD).identity)
+    return InitialWeights(path, identity(find_tensors(path, config.model, LOAD)))
 
 
 def _begun_from(config: Config) -> InitialWeights | None:
@@ -106,13 +100,6 @@ def _begun_from(config: Config) -> InitialWeights | None:
     return InitialWeights(folder, begun.load_digest) if given in (folder, run_of(folder).path) else None
 
 
-def _huggingface_model(path: Path) -> ModelConfig:
-    try:
-        return ModelConfig.model_validate(load_huggingface(str(path)))
-    except UserError as error:
-        raise UserError([Problem(LOAD, f"{each.where}: {each.what}", each.fix) for each in error.problems]) from None
-
-
 def _require_architecture(config: Config, stored: ModelConfig, place: Path, fix: str) -> None:
     wanted, found = (_architecture(config, model) for model in (config.model, stored))
     if different := differences(found, wanted):
@@ -123,41 +110,6 @@ def _require_architecture(config: Config, stored: ModelConfig, place: Path, fix:
 def _architecture(config: Config, model: ModelConfig) -> dict[str, object]:
     what = what_of(config.model_copy(update={"model": model}))
     return {key: value for key, value in what.items() if key.startswith("model.") and key not in NOT_ARCHITECTURE}
-
-
-def _wrong_tensors(tensors: dict[str, StoredTensor], model: ModelConfig, folder: Path) -> Iterator[Problem]:
-    wanted = {weight.name: weight.shape for weight in (*hf_parameters(model), *hf_buffers(model))}
-    missing = [name for name in wanted if name not in tensors]
-    surplus = [name for name in tensors if name not in wanted and not _passed_over(name, model, folder)]
-    shapes = [
-        f"{name} is {tensors[name].shape}, the model's {shape}"
-        for name, shape in wanted.items()
-        if name in tensors and tensors[name].shape != shape
-    ]
-    dtypes = [f"{name} is {tensors[name].dtype}" for name in wanted if name in tensors and tensors[name].dtype not in READABLE]
-    for what, found in (("lacks", missing), ("holds tensors that the model has not:", surplus), ("has other shapes:", shapes)):
-        if found:
-            yield Problem(LOAD, f"{folder} {what} {_some(found)}", ("give the folder of a model of this architecture",))
-    if dtypes:
-        yield Problem(LOAD, f"{folder}: {_some(dtypes)}", (f"weights are read as {', '.join(READABLE)}",))
-
-
-def _passed_over(name: str, model: ModelConfig, folder: Path) -> bool:
-    """What transformers passes over too: old files' frequencies, a shared output layer stored again, layers for multi-token prediction."""
-    if name.endswith("rotary_emb.inv_freq"):
-        return True
-    if name == "lm_head.weight":
-        return model.tie_word_embeddings
-    layer = name.removeprefix("model.layers.").partition(".")[0]
-    if model.family != "deepseek_v3" or not layer.isdecimal():
-        return False
-    extra = json.loads((folder / "config.json").read_text()).get("num_nextn_predict_layers") or 0
-    return model.num_hidden_layers <= int(layer) < model.num_hidden_layers + extra
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def _no_weights(path: Path) -> str:

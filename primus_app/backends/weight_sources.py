@@ -11,6 +11,9 @@ from primus_app.backends.safetensors_files import stored_tensors
 from primus_app.backends.seeded import seeded_normal
 from primus_app.config.schema import ModelConfig
 
+TORCH_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+"""torch's types by safetensors' words."""
+
 CONSTANTS = {"ones": 1.0, "zeros": 0.0}
 
 
@@ -54,23 +57,39 @@ class SeededWeights:
 
 
 class SafetensorsReader:
-    """Reads tensors as they are stored; files are mapped, so only what is asked for is read."""
+    """Reads tensors as they are stored, and only what is asked for. ``where`` is told in problems with the files."""
 
-    def __init__(self, folder: Path) -> None:
-        self._tensors = stored_tensors(folder, "checkpoint.load")
+    def __init__(self, folder: Path, where: str = "checkpoint.load") -> None:
+        self._tensors = stored_tensors(folder, where)
         self._open: dict[Path, Any] = {}
 
     def whole(self, weight: HfParameter) -> torch.Tensor:
         """The tensor, in its shape."""
-        tensor: torch.Tensor = self._file(weight).get_tensor(weight.name)
-        return tensor
+        return self._read(weight, 0, math.prod(weight.shape)).view(weight.shape)
 
     def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
         """A rectangle of a matrix."""
-        tensor: torch.Tensor = self._file(weight).get_slice(weight.name)[rows, columns]
+        width = weight.shape[1]
+        if columns.stop - columns.start == width:
+            return self._read(weight, rows.start * width, rows.stop * width).view(-1, width)
+        tensor: torch.Tensor = self._mapped(weight).get_slice(weight.name)[rows, columns]
         return tensor
 
-    def _file(self, weight: HfParameter) -> Any:
+    def _read(self, weight: HfParameter, start: int, stop: int) -> torch.Tensor:
+        """Elements ``start`` to ``stop``, into memory of their own: a mapped file counts as the process's for as long as it is open."""
+        stored = self._tensors[weight.name]
+        found = torch.empty(stop - start, dtype=TORCH_TYPES[stored.dtype])
+        with stored.file.open("rb", buffering=0) as file:
+            file.seek(stored.start + start * found.itemsize)
+            into, done = memoryview(found.view(torch.uint8).numpy()), 0
+            while done < len(into):
+                read = file.readinto(into[done:])
+                if not read:
+                    raise OSError(f"{stored.file} is cut off")
+                done += read
+        return found
+
+    def _mapped(self, weight: HfParameter) -> Any:
         from safetensors import safe_open
 
         path = self._tensors[weight.name].file

@@ -16,7 +16,7 @@ from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
-    "convert": "write a run's weights for other programs: primus convert <run directory> --to hf",
+    "convert": "weights of a run, or of a Hugging Face folder, for other programs: primus convert SRC [DST] --to hf|torchtitan|megatron",
     "import-titan": "tell a TOML job file of TorchTitan as a command: import-titan FILE.toml",
 }
 """Each verb and what it does."""
@@ -28,10 +28,10 @@ OWN_FLAGS = {
     "train": {},
     "plan": {"--json": "print the plan as JSON"},
     "convert": {
-        "--to": "the format; hf is a Hugging Face folder",
-        "--step": "a saved step; the newest if not given",
-        "--output": "a new folder; in the run directory if not given",
-        "--dtype": "fp32, as trained (the default), or bf16",
+        "--to": "the format: hf (a Hugging Face folder), torchtitan or megatron",
+        "--step": "a saved step of a run; the newest if not given",
+        "--output": "the new folder, as DST; of a run in its directory if not given",
+        "--dtype": "fp32 or bf16; if not given as they are: fp32 of a run",
     },
     "import-titan": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
 }

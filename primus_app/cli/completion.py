@@ -14,7 +14,7 @@ FLAGS = ("--cfg", "--config-dir", "--config-name", "--help", "--hydra-help", "--
 FLAG_VALUES = {
     "--cfg": ("job", "hydra", "all"),
     "--info": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
-    "--to": ("hf",),
+    "--to": ("hf", "megatron", "torchtitan"),
     "--dtype": ("fp32", "bf16"),
 }
 PATHS = ("workspace", "model.path", "data.path", "data.cache_dir", "checkpoint.load")

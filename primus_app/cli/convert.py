@@ -1,7 +1,9 @@
-"""The verb convert: a saved step of a run into a format of other programs; takes plain arguments and no Hydra."""
+"""The verb convert: weights of a run, or of a Hugging Face folder, in the format of another program; plain arguments and no Hydra."""
 
+import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,11 +11,15 @@ from primus_app.cli.arguments import OWN_FLAGS
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest
 from primus_app.config.typed import typed
-from primus_app.run.saved_step import SavedStep, find_saved_step
 
-FORMATS = ("hf",)
+FORMATS = {
+    "hf": "a Hugging Face folder",
+    "torchtitan": "a checkpoint of TorchTitan",
+    "megatron": "a distributed checkpoint of megatron-core",
+}
 DTYPES = ("fp32", "bf16")
-USAGE = "primus convert <run directory or step folder> --to hf [--step N] [--output DIR] [--dtype fp32|bf16]"
+USAGE = "primus convert SRC [DST] --to hf|torchtitan|megatron [--step N] [--dtype fp32|bf16]"
+SOURCES = "SRC is a run directory, checkpoints/step-<n> in one, or a folder with config.json and weights"
 
 
 def run_convert(argv: Sequence[str]) -> ExitCode:
@@ -22,47 +28,91 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     Raises:
         UserError: with all mistakes in the arguments; code 3 where there is no room.
     """
-    from primus_app.backends.hf_folder import check_output, default_output, write_folder
+    from primus_app.backends.converted_folder import check_output, default_output, write_folder
+    from primus_app.backends.given_weights import GivenWeights, find_given
 
     arguments = _parse(argv)
     problems = list(_wrong_values(arguments))
-    step: SavedStep | None = None
+    given: GivenWeights | None = None
     if arguments.source is not None:
         number = int(arguments.step) if arguments.step is not None and arguments.step.isdecimal() else None
         try:
-            step = find_saved_step(Path(arguments.source).expanduser().absolute(), number, where=arguments.source)
+            given = find_given(Path(arguments.source).expanduser().absolute(), number)
         except UserError as error:
             problems += error.problems
-    output = Path(arguments.output).expanduser().absolute() if arguments.output else default_output(step) if step else None
+    output = _output(arguments)
+    if output is None and given is not None and arguments.to in FORMATS:
+        output = default_output(given, arguments.to)
+        problems += [_no_output(given.folder)] if output is None else []
     problems += check_output(output) if output else []
-    if problems or step is None or output is None:
+    if problems or given is None or output is None:
         raise UserError(problems)
-    num_bytes = write_folder(step, output, arguments.dtype)
+    with _progress() as tell:
+        num_bytes = write_folder(given, arguments.to, output, arguments.dtype, tell)
     lines = (
-        ("converted", f"{step.config.model.name}, step {step.step} of {step.run.path}"),
-        ("to", f"{output}  ({num_bytes / 1e6:,.1f} MB of weights, {arguments.dtype})"),
+        ("converted", given.label),
+        ("to", f"{FORMATS[arguments.to]}, {output}  ({num_bytes / 1e6:,.1f} MB of weights{_types(given, arguments)})"),
         ("train on it", f"model=hf {typed('model.path', output)} {typed('checkpoint.load', output)}"),
     )
     print("\n".join(f"{name:<16}{text}" for name, text in lines))
     return ExitCode.DONE
 
 
+def _types(given: object, arguments: Namespace) -> str:
+    from primus_app.backends.given_weights import GivenWeights
+
+    assert isinstance(given, GivenWeights)
+    known = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
+    return f", {arguments.dtype or ' and '.join(sorted({known[dtype] for dtype in given.dtypes.values()}))}"
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on the terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("converting"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("weights", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
 def _parse(argv: Sequence[str]) -> Namespace:
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("source", nargs="?")
-    for flag in ("--to", "--step", "--output"):
+    parser.add_argument("destination", nargs="?")
+    for flag in ("--to", "--step", "--output", "--dtype"):
         parser.add_argument(flag)
-    parser.add_argument("--dtype", default=DTYPES[0])
 
     def refuse(message: str) -> NoReturn:
         raise UserError(Problem("convert", message, (USAGE,)))
 
     parser.error = refuse  # type: ignore[method-assign]
     arguments, rest = parser.parse_known_args(list(argv))
-    # What follows an unknown flag is its value.
-    if wrong := [word for word in rest if word.startswith("-")] or rest:
+    # What follows an unknown flag is its value, which may have been taken for DST.
+    unknown = [word for word in rest if word.startswith("-")]
+    settings = [word for word in (arguments.source, arguments.destination, *rest) if word and _is_setting(word)]
+    if wrong := unknown or settings or rest:
         raise UserError([Problem(word, "convert takes no such argument", _advice(word)) for word in wrong])
     return arguments
+
+
+def _is_setting(word: str) -> bool:
+    """Whether it looks like one of Hydra's key=value and names nothing that is there."""
+    return "=" in word and "/" not in word.partition("=")[0] and not Path(word).expanduser().exists()
+
+
+def _output(arguments: Namespace) -> Path | None:
+    given = arguments.destination or arguments.output
+    return Path(given).expanduser().absolute() if given else None
+
+
+def _no_output(source: Path) -> Problem:
+    return Problem("DST", f"is missing: {source} is no run, in which it would have a place", (USAGE,))
 
 
 def _advice(word: str) -> tuple[str, ...]:
@@ -72,12 +122,15 @@ def _advice(word: str) -> tuple[str, ...]:
 def _wrong_values(arguments: Namespace) -> list[Problem]:
     problems = []
     if arguments.source is None:
-        problems.append(Problem("convert", "needs the run directory, or a step folder in its checkpoints", (USAGE,)))
+        problems.append(Problem("convert", "needs the weights to convert", (SOURCES, USAGE)))
+    if arguments.destination is not None and arguments.output is not None:
+        fix = ("leave one out: --output DIR is another way to say DST",)
+        problems.append(Problem("--output", f"is given, and {arguments.destination} too", fix))
     if arguments.to is None:
-        problems.append(Problem("--to", "is missing", (f"--to {FORMATS[0]} writes a Hugging Face folder",)))
+        problems.append(Problem("--to", "is missing", tuple(f"--to {name} writes {what}" for name, what in FORMATS.items())))
     elif arguments.to not in FORMATS:
-        problems.append(_unknown("--to", arguments.to, FORMATS))
-    if arguments.dtype not in DTYPES:
+        problems.append(_unknown("--to", arguments.to, list(FORMATS)))
+    if arguments.dtype is not None and arguments.dtype not in DTYPES:
         problems.append(_unknown("--dtype", arguments.dtype, DTYPES))
     if arguments.step is not None and not arguments.step.isdecimal():
         problems.append(Problem("--step", f"{arguments.step!r} is no step", ("give the number of a saved step: --step 200",)))

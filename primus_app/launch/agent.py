@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from primus_app.backends.base import load_backend
+from primus_app.backends.stored_folder import engine_of, is_converted
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.environment import export, rank_environment
@@ -131,9 +132,9 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
 def _check_weights(run: RunDirectory, config: Config) -> None:
     """Hold the checkpoint that a new run starts from against its own index, before ranks are started."""
     folder = Path(config.checkpoint.load) if config.checkpoint.load else None
-    if folder is None or not is_run_or_step(folder) or newest_checkpoint(run) is not None:
+    if folder is None or not (is_run_or_step(folder) or is_converted(folder)) or newest_checkpoint(run) is not None:
         return
-    if problems := load_backend(config.backend.name).check_weights(folder):
+    if problems := load_backend(engine_of(folder)).check_weights(folder):
         raise UserError(problems)
 
 

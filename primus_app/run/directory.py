@@ -89,10 +89,9 @@ class RunDirectory:
         """The saved states."""
         return self.path / "checkpoints"
 
-    @property
-    def huggingface_dir(self) -> Path:
-        """Weights that were written for other programs, one folder each."""
-        return self.path / "huggingface"
+    def converted_dir(self, target: str) -> Path:
+        """Weights that were written for other programs, in a format of convert's, one folder each."""
+        return self.path / {"hf": "huggingface"}.get(target, target)
 
     @property
     def lock_file(self) -> Path:

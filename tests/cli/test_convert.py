@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from primus_app.backends.hf_folder import check_output, end_of_document, tokenizer_files
+
 from primus_app.cli.completion import candidates
 from primus_app.config.schema import DataConfig
 

@@ -2,13 +2,12 @@
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from primus_app.backends.base import RankContext, WeightExport
+from primus_app.backends.base import RankContext
 from primus_app.backends.megatron.patches import PATCHES
 from primus_app.backends.megatron.support import check_support
 from primus_app.backends.patches import Patch, check_choice
@@ -17,6 +16,7 @@ from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
 
 if TYPE_CHECKING:
+    from primus_app.backends.native_tensors import NativeTensor
     from primus_app.backends.saved import Saved
 
 logger = logging.getLogger(__name__)
@@ -36,9 +36,9 @@ class MegatronBackend:
         return PATCHES
 
     def check_weights(self, folder: Path) -> list[Problem]:
-        from primus_app.backends.torchtitan.load import check_checkpoint
+        from primus_app.backends.stored_tensors import check_stored
 
-        return check_checkpoint(folder)
+        return check_stored(folder, "checkpoint.load")
 
     def train(self, context: RankContext) -> None:
         import torch
@@ -98,8 +98,15 @@ class MegatronBackend:
 
         return open_step(model, step_folder)
 
-    def export_hf(self, model: ModelConfig, step_folder: Path, dtype: str) -> WeightExport:
-        raise NotImplementedError
+    def native_tensors(self, model: ModelConfig) -> "Sequence[NativeTensor]":
+        from primus_app.backends.megatron.stored import native_tensors
+
+        return native_tensors(model)
+
+    def write_marks(self, folder: Path) -> None:
+        from primus_app.backends.megatron.stored import write_marks
+
+        write_marks(folder)
 
 
 BACKEND = MegatronBackend()

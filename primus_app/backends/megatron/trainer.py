@@ -25,14 +25,13 @@ from primus_app.backends.megatron.weights import fill, local_weights
 from primus_app.backends.memory import peak_rss_bytes
 from primus_app.backends.recorder import Recorder
 from primus_app.backends.throughput import throughput
-from primus_app.backends.weight_sources import SafetensorsReader, SeededWeights
+from primus_app.backends.weight_sources import SeededWeights
 from primus_app.data.samples import AnySamples, open_samples
 from primus_app.plan.learning_rate import learning_rate
 from primus_app.plan.parameters import training_flops_per_token
 from primus_app.plan.plan import Plan
 from primus_app.run.checkpoints import complete_checkpoints, newest_checkpoint
 from primus_app.run.events import Event, append_event
-from primus_app.run.saved_step import is_run_or_step
 
 logger = logging.getLogger(__name__)
 
@@ -124,9 +123,9 @@ class Trainer:
         set_main_weights(self.optimizer, self.weights, source)
 
     def _load(self, folder: Path) -> None:
-        from primus_app.backends.saved import open_saved
+        from primus_app.backends.saved import open_weights
 
-        self._set(open_saved(folder, self.config.model).weights if is_run_or_step(folder) else SafetensorsReader(folder))
+        self._set(open_weights(folder, self.config.model))
         logger.info("the weights are those of %s", folder)
 
     def _resume(self) -> int:

@@ -4,8 +4,9 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from primus_app.backends.base import RankContext, WeightExport
+from primus_app.backends.base import RankContext
 from primus_app.backends.patches import Patch, check_choice
 from primus_app.backends.torchtitan.device import CPU_DEVICE_ID
 from primus_app.backends.torchtitan.native import flatten
@@ -14,6 +15,10 @@ from primus_app.backends.torchtitan.support import check_support
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
+
+if TYPE_CHECKING:
+    from primus_app.backends.native_tensors import NativeTensor
+    from primus_app.backends.saved import Saved
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +35,9 @@ class TorchTitanBackend:
         return PATCHES
 
     def check_weights(self, folder: Path) -> list[Problem]:
-        from primus_app.backends.torchtitan.load import check_checkpoint
+        from primus_app.backends.stored_tensors import check_stored
 
-        return check_checkpoint(folder)
+        return check_stored(folder, "checkpoint.load")
 
     def train(self, context: RankContext) -> None:
         import torch
@@ -63,13 +68,24 @@ class TorchTitanBackend:
         finally:
             trainer.close()
 
-    def export_hf(self, model: ModelConfig, step_folder: Path, dtype: str) -> WeightExport:
+    def open_saved(self, model: ModelConfig, step_folder: Path) -> "Saved":
         from primus_app.backends.torchtitan.device import prepare_device
 
         prepare_device()
-        from primus_app.backends.torchtitan.export import Exporter
+        from primus_app.backends.torchtitan.stored import open_step
 
-        return Exporter(model, step_folder, dtype)
+        return open_step(model, step_folder)
+
+    def native_tensors(self, model: ModelConfig) -> "Sequence[NativeTensor]":
+        from primus_app.backends.torchtitan.device import prepare_device
+
+        prepare_device()
+        from primus_app.backends.torchtitan.stored import native_tensors
+
+        return native_tensors(model)
+
+    def write_marks(self, folder: Path) -> None:
+        return None
 
 
 def _missing_patches(config: Config) -> list[Problem]:

@@ -13,10 +13,15 @@ import torch
 from torch.distributed.checkpoint.api import CheckpointException
 from torchtitan.components.checkpointer import CheckpointManager
 
+from primus_app.backends.stored_folder import engine_of
 from primus_app.run.checkpoints import complete_checkpoints, surplus_checkpoints, unmark
 from primus_app.run.reserve import full_disk_note
 
 logger = logging.getLogger(__name__)
+
+
+class DamagedStep(Exception):  # noqa: N818 — what was found, as CheckpointException of torch
+    """A step of another engine that cannot be read."""
 
 
 class Checkpoints(CheckpointManager):
@@ -35,6 +40,8 @@ class Checkpoints(CheckpointManager):
     save_future: Future[None] | None
     on_saved: Callable[[int], None] | None = None
     on_pause: Callable[[float], None] | None = None
+    take_over: Callable[[int], None] | None = None
+    """Goes on from a step that another engine has written; raises DamagedStep on every rank where one of them cannot read it."""
     _under_way: int = 0
     """The step that is being written in the background while ``save_future`` is there."""
 
@@ -47,8 +54,8 @@ class Checkpoints(CheckpointManager):
         steps = complete_checkpoints(Path(self.folder)) if step == -1 else []
         for place, candidate in enumerate(steps):
             try:
-                loaded = bool(super()._load(candidate))
-            except CheckpointException as error:
+                loaded = self._load_step(candidate)
+            except (CheckpointException, DamagedStep) as error:
                 if place + 1 == len(steps):
                     raise
                 older = steps[place + 1]
@@ -57,6 +64,13 @@ class Checkpoints(CheckpointManager):
                 self._remove_surplus(candidate)  # A kill may have come between the last save and this.
                 return loaded
         return bool(super()._load(step))
+
+    def _load_step(self, step: int) -> bool:
+        if engine_of(Path(self._create_checkpoint_id(step))) == "torchtitan":
+            return bool(super()._load(step))
+        assert self.take_over is not None
+        self.take_over(step)
+        return True
 
     def _save(self, curr_step: int, last_step: bool = False) -> bool:
         if not self._saves:
@@ -67,8 +81,9 @@ class Checkpoints(CheckpointManager):
             return False
         began = time.perf_counter()
         if torch.distributed.get_rank() == 0:
-            # Writing over a damaged one; no rank writes a file before all have told rank 0 what they will write.
+            # Writing over a damaged one, maybe of another engine; no rank writes before all have told rank 0 what they will write.
             unmark(Path(self._create_checkpoint_id(curr_step)))
+            shutil.rmtree(self._create_checkpoint_id(curr_step), ignore_errors=True)
         with self._told(curr_step):
             super()._save(curr_step, last_step)
         if self.save_future is None:

@@ -38,10 +38,11 @@ def is_sharded(target: torch.Tensor) -> bool:
 
 
 def numbered_rows(group: Sequence[HfParameter]) -> dict[str, torch.Tensor]:
-    """For each matrix of ``group`` the numbers of its rows, [rows, 1], counted through the group."""
+    """For each matrix of ``group`` the numbers of its rows, [rows, 1], counted through the group; of a vector [rows]."""
     found, first = {}, 0
     for weight in group:
-        found[weight.name] = torch.arange(first, first + weight.shape[0]).unsqueeze(1)
+        rows = torch.arange(first, first + weight.shape[0])
+        found[weight.name] = rows if len(weight.shape) == 1 else rows.unsqueeze(1)
         first += weight.shape[0]
     return found
 

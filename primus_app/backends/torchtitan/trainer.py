@@ -10,11 +10,14 @@ from torch.distributed.fsdp import FSDPModule
 from torchtitan.components.metrics import _get_metrics_rank
 from torchtitan.trainer import Trainer
 
+from primus_app.backends.agreement import all_well
 from primus_app.backends.base import RankContext
 from primus_app.backends.recorder import Recorder
-from primus_app.backends.torchtitan.checkpoints import Checkpoints
+from primus_app.backends.saved import open_saved
+from primus_app.backends.torchtitan.checkpoints import Checkpoints, DamagedStep
 from primus_app.backends.torchtitan.load import load_weights
 from primus_app.backends.torchtitan.metrics import StepMetrics
+from primus_app.backends.torchtitan.take_over import set_schedule, take_over
 from primus_app.backends.torchtitan.weights import init_seeded
 from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.events import Event, append_event
@@ -48,6 +51,7 @@ class RunTrainer(Trainer):
         self.metrics_processor.recorder = self.recorder
         assert isinstance(self.checkpointer, Checkpoints)
         self.checkpointer.on_saved = self._saved
+        self.checkpointer.take_over = self._take_over
         self.checkpointer.on_pause = self.metrics_processor.leave_out
 
     def _set_weights(self) -> None:
@@ -82,6 +86,25 @@ class RunTrainer(Trainer):
     def _saved(self, step: int) -> None:
         if self.context.rank == 0:
             append_event(self.context.run, Event.CHECKPOINT, attempt=self.context.attempt, step=step)
+
+    def _take_over(self, step: int) -> None:
+        """Go on from a step of another engine, as from one of this: weights, optimizer, schedule, data and the trainer's own counts."""
+        config, folder = self.context.config, self.context.run.checkpoints_dir / f"step-{step}"
+        adapter = self.config.model_spec.state_dict_adapter(self.model_config, None)
+        damage: Exception | None = None
+        try:
+            take_over(self.model_parts, self.optimizers, config.model, adapter, open_saved(folder, config.model), step)
+        except Exception as error:  # A pickle that is damaged may raise anything.
+            damage = error
+        if not all_well(damage is None, self.device):
+            raise DamagedStep(f"{type(damage).__name__}: {damage}" if damage else "another rank cannot read it") from damage
+        set_schedule(self.lr_schedulers, step)
+        training = self.config.training
+        samples = step * training.global_batch_size
+        self.dataloader.load_state_dict({"global_samples": samples})
+        ranks = self.parallel_dims.dp_replicate * self.parallel_dims.dp_shard
+        self.load_state_dict({"step": step, "ntokens_seen": samples * training.seq_len // ranks})
+        logger.info("goes on from step %d of %s, which another engine has written", step, folder)
 
     def _reduce_by_sum(self) -> None:
         """gloo has no scaled sum, which FSDP2 asks for because TorchTitan sets its divide factor to 1."""

@@ -40,10 +40,24 @@ def fill(model_parts: list[nn.Module], model: ModelConfig, adapter: BaseStateDic
     rank asks for its part of the matrices, without communication.
     Raises RuntimeError where a parameter has no name in Hugging Face's checkpoint.
     """
-    convert = _Converter(model, adapter)
+    convert = Converter(model, adapter)
     for part in model_parts:
         _zero_counts(part)
-        _fill(part, model, source, convert)
+        targets = {**parameters_of(part), **{name: buffer for name, buffer in _buffers_of(part) if name.endswith(_BIAS)}}
+        _fill(part, targets, model, source, convert)
+
+
+@torch.no_grad()
+def fill_states(
+    part: nn.Module, states: Mapping[str, torch.Tensor], model: ModelConfig, adapter: BaseStateDictAdapter, source: Source
+) -> None:
+    """Fill what an optimizer keeps of each parameter of ``part``, by the parameter's name, from ``source`` as ``fill`` does weights."""
+    _fill(part, states, model, source, Converter(model, adapter))
+
+
+def parameters_of(part: nn.Module) -> dict[str, nn.Parameter]:
+    """All parameters by their names without wrappers; a tied one by each of its names."""
+    return {_WRAPPERS.sub("", name): weight for name, weight in part.named_parameters(remove_duplicate=False)}
 
 
 def export_hf(model_parts: list[nn.Module], adapter: BaseStateDictAdapter) -> dict[str, torch.Tensor]:
@@ -56,7 +70,7 @@ def export_hf(model_parts: list[nn.Module], adapter: BaseStateDictAdapter) -> di
     return {name: value.contiguous() for name, value in _fresh(adapter).to_hf(whole).items()}
 
 
-class _Converter:
+class Converter:
     """Hugging Face tensors to TorchTitan's, a group at a time, with the query, key and value merged where they are fused."""
 
     def __init__(self, model: ModelConfig, adapter: BaseStateDictAdapter) -> None:
@@ -87,12 +101,14 @@ def _fresh(adapter: BaseStateDictAdapter, config: Any = None) -> BaseStateDictAd
     return type(adapter)(config or adapter.model_config, None)
 
 
-def _fill(part: nn.Module, model: ModelConfig, source: Source, convert: _Converter) -> None:
-    targets = {_WRAPPERS.sub("", name): weight for name, weight in part.named_parameters(remove_duplicate=False)}
-    targets |= {_WRAPPERS.sub("", name): buffer for name, buffer in part.named_buffers() if name.endswith(_BIAS)}
+def _buffers_of(part: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from ((_WRAPPERS.sub("", name), buffer) for name, buffer in part.named_buffers())
+
+
+def _fill(part: nn.Module, targets: Mapping[str, torch.Tensor], model: ModelConfig, source: Source, convert: Converter) -> None:
     fused = {_WRAPPERS.sub("", name): module for name, module in part.named_modules() if isinstance(module, FusedQKVLinear)}
     missing = set(targets)
-    for group in _groups(model):
+    for group in groups(model):
         shapes = convert({weight.name: torch.empty(weight.shape, device="meta") for weight in group}, fused)
         wanted = {name: targets[name] for name in shapes if name in targets}
         missing -= wanted.keys()
@@ -118,7 +134,7 @@ def _fill_shards(
     group: Sequence[HfParameter],
     fused: Mapping[str, FusedQKVLinear],
     source: Source,
-    convert: _Converter,
+    convert: Converter,
 ) -> bool:
     """Whether the group's tensors could be filled by parts; they are matrices of which this rank has a shard."""
     if any(len(weight.shape) != 2 for weight in group) or not all(is_sharded(target) for target in wanted.values()):
@@ -130,7 +146,7 @@ def _fill_shards(
     return all(fill_shard(target, origins[name], group, source) for name, target in shards.items())
 
 
-def _groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
+def groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
     """Tensors that TorchTitan may hold as one: query, key and value, or one projection of a layer's experts."""
     yield from ([buffer] for buffer in hf_buffers(model))
     for _, neighbours in groupby(hf_parameters(model), key=_block_of):
@@ -155,6 +171,6 @@ def _copy_shard(target: torch.Tensor, whole: torch.Tensor) -> None:
 
 
 def _zero_counts(part: nn.Module) -> None:
-    for name, buffer in part.named_buffers():
+    for name, buffer in _buffers_of(part):
         if name.endswith(_COUNTS):
             (buffer.to_local() if isinstance(buffer, DTensor) else buffer).zero_()
