@@ -6,7 +6,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from primus_app.launch.orphan import die_with_parent
+from primus_app.run.orphan import die_with_parent
 
 
 def main(role: str, parent: str, *arguments: str) -> int:

@@ -30,6 +30,7 @@ PP2 = ("parallel=pp2", "training.micro_batch_size=2", "cluster.devices_per_node=
 EP2 = ("parallel=ep2", "cluster.devices_per_node=2")
 EXPERTS = ("model=qwen3_moe_tiny",)
 ASYNC = ("checkpoint.async=true",)
+MEGATRON = ("backend=megatron",)
 
 Curve = dict[str, list[tuple[int, float]]]
 """By column: the step and the value of each line that has it."""
@@ -102,6 +103,8 @@ IN_THE_BACKGROUND = (warming_up, writing_a_checkpoint, just_after_one_in_the_bac
         pytest.param(ASYNC, IN_THE_BACKGROUND, 0, id="one process, async"),
         pytest.param(FSDP2, AT_FIVE_MOMENTS, 1e-6, id="fsdp2"),
         pytest.param((*FSDP2, *ASYNC), IN_THE_BACKGROUND, 1e-6, id="fsdp2, async"),
+        pytest.param(MEGATRON, AT_FIVE_MOMENTS, 0, id="megatron, one process"),
+        pytest.param((*MEGATRON, *FSDP2, *ASYNC), IN_THE_BACKGROUND, 1e-6, id="megatron, distributed optimizer, async"),
     ],
 )
 def test_five_kills_do_not_show(
@@ -133,6 +136,16 @@ def test_kills_and_changes_of_layout_do_not_show(start: Start, unbroken: Callabl
     assert code == 0, output
     agree(curve(program.run), unbroken(), 1e-5)
     in_order(program.run, 4)
+
+
+def test_kills_and_changes_of_engine_do_not_show(start: Start, unbroken: Callable[..., Curve]) -> None:
+    """fsdp2 on TorchTitan, then pp2 on Megatron, then one process on TorchTitan."""
+    killed_again_and_again(start, (FSDP2, in_a_step), ((*MEGATRON, *PP2), just_after_a_checkpoint))
+    program = start(*SETTINGS)
+    code, output = program.end()
+    assert code == 0, output
+    agree(curve(program.run), unbroken(), 1e-5)
+    in_order(program.run, 3)
 
 
 def test_experts_go_on_with_another_layout(start: Start, unbroken: Callable[..., Curve]) -> None:

@@ -5,9 +5,9 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from primus_app.backends.megatron.versions import UPSTREAM
 from primus_app.backends.patches import Patch
 
-UPSTREAM = "megatron-core 0.16"
 ON_CPU = "no accelerator that can train"
 
 

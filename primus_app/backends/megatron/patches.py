@@ -3,7 +3,9 @@
 import importlib
 from types import ModuleType
 
-from primus_app.backends.megatron.device import DEVICE_PATCHES, UPSTREAM
+from primus_app.backends.megatron.device import DEVICE_PATCHES
+from primus_app.backends.megatron.versions import UPSTREAM
+from primus_app.backends.megatron.writer_queue import WRITER_QUEUE
 from primus_app.backends.patches import Patch
 
 ROUTER_GEMM_ID = "megatron-router-gemm"
@@ -65,4 +67,5 @@ PATCHES: tuple[Patch, ...] = (
         is_needed=latent_linear_is_needed,
         apply=apply_latent_linear,
     ),
+    WRITER_QUEUE,
 )

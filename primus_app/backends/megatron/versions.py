@@ -6,6 +6,9 @@ from importlib.metadata import PackageNotFoundError, version
 TESTED = ((0, 16),)
 """Major and minor numbers of the versions that the tests have trained with."""
 
+UPSTREAM = "megatron-core 0.16"
+"""What the patches are for, in words."""
+
 
 def installed_version() -> str | None:
     """megatron-core's, None where it is not installed."""
