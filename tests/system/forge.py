@@ -1,7 +1,7 @@
-"""Runs whose ranks are forked from one process that has imported the engines: everything but the start of each process is the program's own.
+"""Runs whose ranks are forked from one process that has imported the engines: all but the start of a process is the program's own.
 
-Reads a line of JSON for each run, a list of overrides, and answers with a line: the exit code and what was said. For tests that hold many
-layouts against one curve; how processes are started, watched and ended is tested elsewhere.
+Reads a line of JSON for each run, a list of overrides, and answers with a line: the exit code and what was said. For tests that hold
+many layouts against one curve; how processes are started, watched and ended is tested elsewhere.
 """
 
 import contextlib
@@ -31,9 +31,6 @@ def import_engines() -> None:
     for patch in load_backend("torchtitan").patches():
         if patch.is_needed():
             patch.apply()
-    import megatron.core.dist_checkpointing
-    import megatron.core.models.gpt.gpt_layer_specs
-    import megatron.core.optimizer
     import torch.utils.tensorboard  # noqa: F401
 
     import primus_app.backends.torchtitan.trainer

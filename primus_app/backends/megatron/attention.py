@@ -58,7 +58,9 @@ class CoreAttention(nn.Module):
         local, batch, heads, _ = query.shape
         mask = self._mask(local, self._group.rank(), ranks, attention_mask, query.device)
         found = scaled_dot_product_attention(
-            *(tensor.permute(1, 2, 0, 3) for tensor in (query, key, value)),
+            query.permute(1, 2, 0, 3),
+            key.permute(1, 2, 0, 3),
+            value.permute(1, 2, 0, 3),
             attn_mask=mask,
             is_causal=mask is None,
             scale=self._scale,

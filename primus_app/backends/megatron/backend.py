@@ -1,27 +1,28 @@
 """The Megatron-core engine behind the contract of ``backends.base``; imports neither torch nor megatron before training."""
 
 import json
-import logging
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primus_app.backends.base import RankContext
 from primus_app.backends.megatron.patches import PATCHES
 from primus_app.backends.megatron.support import check_support
+from primus_app.backends.megatron.translate import (
+    data_parallel_settings,
+    optimizer_settings,
+    parallel_settings,
+    transformer_settings,
+)
 from primus_app.backends.patches import Patch, check_choice
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
+from primus_app.run.files import write_atomic
 
 if TYPE_CHECKING:
     from primus_app.backends.native_tensors import NativeTensor
     from primus_app.backends.saved import Saved
-
-logger = logging.getLogger(__name__)
-
-TIMEOUT = timedelta(minutes=10)
 
 
 class MegatronBackend:
@@ -44,54 +45,23 @@ class MegatronBackend:
         import torch
 
         from primus_app.backends.megatron.model import engine_imports
-        from primus_app.backends.megatron.translate import (
-            data_parallel_settings,
-            optimizer_settings,
-            parallel_settings,
-            transformer_settings,
-        )
-        from primus_app.plan.plan import make_plan
-        from primus_app.run.files import write_atomic
-
-        cpu = not torch.cuda.is_available()
-        plan = make_plan(context.config, local_devices=context.world_size)
-        mesh = plan.mesh
-        assert mesh is not None
-        settings = transformer_settings(context.config, mesh, plan.stages, cpu=cpu, engine=engine_imports())
-        if context.rank == 0:
-            record = {
-                "parallel_state": parallel_settings(mesh),
-                "transformer": settings,
-                "data_parallel": data_parallel_settings(context.config, mesh),
-                "optimizer": optimizer_settings(context.config, mesh),
-            }
-            context.run.native_dir.mkdir(exist_ok=True)
-            write_atomic(context.run.native_dir / "megatron.json", json.dumps(record, indent=2, default=str) + "\n")
-        self._train(context, plan, settings)
-
-    def _train(self, context: RankContext, plan: object, settings: dict[str, object]) -> None:
-        import torch
-        from megatron.core import parallel_state, tensor_parallel
-
         from primus_app.backends.megatron.trainer import Trainer
-        from primus_app.backends.megatron.translate import parallel_settings
+        from primus_app.backends.megatron.world import parallel_world
+        from primus_app.plan.plan import make_plan
 
+        plan = make_plan(context.config, local_devices=context.world_size)
+        assert plan.mesh is not None
         cpu = not torch.cuda.is_available()
-        device = torch.device("cpu") if cpu else torch.device("cuda", context.local_rank)
-        if not cpu:
-            torch.cuda.set_device(device)
-        torch.distributed.init_process_group("gloo" if cpu else "nccl", timeout=TIMEOUT)
-        parallel_state.initialize_model_parallel(**parallel_settings(plan.mesh), create_gloo_process_groups=False)
-        torch.manual_seed(context.config.training.seed)
-        tensor_parallel.model_parallel_cuda_manual_seed(context.config.training.seed % 2**31)
-        trainer = Trainer(context, plan, settings, device)
-        try:
-            trainer.begin()
-            trainer.train()
-        finally:
-            trainer.close()
-            parallel_state.destroy_model_parallel()
-            torch.distributed.destroy_process_group()
+        settings = transformer_settings(context.config, plan.mesh, plan.stages, cpu=cpu, engine=engine_imports())
+        if context.rank == 0:
+            _record(context, plan.mesh, settings)
+        with parallel_world(plan.mesh, context) as device:
+            trainer = Trainer(context, plan, settings, device)
+            try:
+                trainer.begin()
+                trainer.train()
+            finally:
+                trainer.close()
 
     def open_saved(self, model: ModelConfig, step_folder: Path) -> "Saved":
         from primus_app.backends.megatron.stored import open_step
@@ -107,6 +77,18 @@ class MegatronBackend:
         from primus_app.backends.megatron.stored import write_marks
 
         write_marks(folder)
+
+
+def _record(context: RankContext, mesh: Mesh, settings: dict[str, Any]) -> None:
+    """What Megatron receives, into native/."""
+    record = {
+        "parallel_state": parallel_settings(mesh),
+        "transformer": settings,
+        "data_parallel": data_parallel_settings(context.config, mesh),
+        "optimizer": optimizer_settings(context.config, mesh),
+    }
+    context.run.native_dir.mkdir(exist_ok=True)
+    write_atomic(context.run.native_dir / "megatron.json", json.dumps(record, indent=2) + "\n")
 
 
 BACKEND = MegatronBackend()

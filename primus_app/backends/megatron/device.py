@@ -1,10 +1,11 @@
 """Lets megatron-core run on a CPU: its own code asks for cuda by name everywhere and has no option for another device."""
 
 import contextlib
-import importlib
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from primus_app.backends.megatron.upstream import upstream
 from primus_app.backends.megatron.versions import UPSTREAM
 from primus_app.backends.patches import Patch
 
@@ -105,7 +106,7 @@ def _mode_of_cpu() -> type:
 
 def _replace(patch_id: str, module: str, name: str, replacement: Any) -> None:
     """Put ``replacement`` where ``module`` has ``name``; RuntimeError where it no longer does."""
-    found = importlib.import_module(module)
+    found = upstream(module)
     if not hasattr(found, name):
         raise RuntimeError(f"{patch_id}: {module}.{name} is gone.")
     setattr(found, name, replacement)
@@ -116,6 +117,7 @@ def apply_cpu_rng() -> None:
     import torch
 
     module = "megatron.core.tensor_parallel.random"
+    logging.getLogger(module).setLevel(logging.ERROR)  # It warns of a CPU generator that changes, which is the one there is.
 
     def set_state(new_state: torch.Tensor, device: Any = -1, graph_safe: bool = False) -> None:
         torch.set_rng_state(new_state)

@@ -70,7 +70,9 @@ def _experts(moe: MoeConfig) -> Iterator[Problem]:
         yield Problem("model.moe.expert_bias", what, ("model.moe.expert_bias=false",))
     normalises = moe.score == "sigmoid" and moe.num_experts_per_tok > 1
     if moe.score == "sigmoid" and moe.norm_topk_prob != normalises:
-        what = f"{str(moe.norm_topk_prob).lower()}: of {moe.num_experts_per_tok} experts chosen by sigmoid megatron-core {'always' if normalises else 'never'} scales the weights"
+        how = "always" if normalises else "never"
+        given = str(moe.norm_topk_prob).lower()
+        what = f"{given}: of {moe.num_experts_per_tok} experts chosen by sigmoid megatron-core {how} scales the weights"
         yield Problem("model.moe.norm_topk_prob", what, (f"model.moe.norm_topk_prob={str(normalises).lower()}",))
     if moe.score == "softmax" and moe.norm_topk_prob and moe.num_experts_per_tok == 1:
         what = "true: megatron-core does not scale the weight of a single expert"

@@ -9,8 +9,8 @@ from torch import nn
 class SequenceParallelNorm:
     """Builds torch's RMSNorm; its weight is marked, so that Megatron sums the gradients of the sequence's parts over tp."""
 
-    def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **unused: Any) -> nn.RMSNorm:  # type: ignore[misc]
+    def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **unused: Any) -> nn.RMSNorm:
         norm = nn.RMSNorm(hidden_size, eps=eps)
         for weight in norm.parameters():
-            weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+            weight.sequence_parallel = config.sequence_parallel
         return norm

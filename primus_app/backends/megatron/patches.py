@@ -1,9 +1,9 @@
 """All corrections of megatron-core, in the order in which they are applied."""
 
-import importlib
 from types import ModuleType
 
 from primus_app.backends.megatron.device import DEVICE_PATCHES
+from primus_app.backends.megatron.upstream import upstream
 from primus_app.backends.megatron.versions import UPSTREAM
 from primus_app.backends.megatron.writer_queue import WRITER_QUEUE
 from primus_app.backends.patches import Patch
@@ -15,12 +15,12 @@ NO_ENGINE = "Transformer Engine does not import"
 
 def router_gemm_is_needed() -> bool:
     """Whether the name that the router looks up is not there at all."""
-    return not hasattr(importlib.import_module("megatron.core.transformer.moe.moe_utils"), "te_general_gemm")
+    return not hasattr(upstream("megatron.core.transformer.moe.moe_utils"), "te_general_gemm")
 
 
 def apply_router_gemm() -> None:
     """Give it the value that says so: None."""
-    utils = importlib.import_module("megatron.core.transformer.moe.moe_utils")
+    utils = upstream("megatron.core.transformer.moe.moe_utils")
     if not hasattr(utils, "router_gating_linear"):
         raise RuntimeError(f"{ROUTER_GEMM_ID}: megatron.core.transformer.moe.moe_utils.router_gating_linear is gone.")
     utils.__dict__.setdefault("te_general_gemm", None)
@@ -43,7 +43,7 @@ def apply_latent_linear() -> None:
 
 
 def _latent_attention() -> ModuleType:
-    return importlib.import_module("megatron.core.transformer.multi_latent_attention")
+    return upstream("megatron.core.transformer.multi_latent_attention")
 
 
 PATCHES: tuple[Patch, ...] = (

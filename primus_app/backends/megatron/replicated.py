@@ -22,7 +22,7 @@ class ReplicatedLinear(nn.Module):
         device = torch.cuda.current_device()
         self.weight = nn.Parameter(torch.empty(output_size, input_size, dtype=config.params_dtype, device=device))
         init_method(self.weight)
-        self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+        self.weight.sequence_parallel = config.sequence_parallel
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, None]:
         """The projection and, as Megatron's layers answer, the bias that it has not."""

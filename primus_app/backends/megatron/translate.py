@@ -76,7 +76,7 @@ def transformer_settings(config: Config, mesh: Mesh, stages: Sequence[Stage], *,
 
 
 def _architecture(model: ModelConfig) -> dict[str, Any]:
-    window = {"window_size": (model.sliding_window - 1, 0)} if model.sliding_window else {}
+    window: dict[str, Any] = {"window_size": (model.sliding_window - 1, 0)} if model.sliding_window else {}
     if window and model.sliding_window_alternate:
         window["window_attn_skip_freq"] = 2  # Megatron counts layers from 1 and leaves every second one whole.
     return {

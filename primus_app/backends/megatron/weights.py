@@ -41,7 +41,7 @@ class LocalWeight:
 
 
 def local_weights(chunks: Sequence[GPTModel], model: ModelConfig) -> list[LocalWeight]:
-    """Every parameter, and every selection bias, of this rank. Raises RuntimeError for one that has no name in Hugging Face's checkpoint."""
+    """Every parameter and every selection bias of this rank. Raises RuntimeError for one without a name in Hugging Face's checkpoint."""
     origins, found, unknown = Origins(model), [], []
     for chunk in chunks:
         for local, tensor in _tensors(chunk):

@@ -1,10 +1,10 @@
 """Where Megatron's checkpoint writers leave their results: in a process forked from the rank, which dies with it."""
 
-import importlib
 import os
 from types import ModuleType
 from typing import Any
 
+from primus_app.backends.megatron.upstream import upstream
 from primus_app.backends.megatron.versions import UPSTREAM
 from primus_app.backends.patches import Patch
 from primus_app.run.orphan import die_with_parent
@@ -35,12 +35,12 @@ def _queue() -> Any:
 
 
 def _writer() -> ModuleType:
-    return importlib.import_module("megatron.core.dist_checkpointing.strategies.filesystem_async")
+    return upstream("megatron.core.dist_checkpointing.strategies.filesystem_async")
 
 
 WRITER_QUEUE = Patch(
     id=WRITER_QUEUE_ID,
-    reason="Each rank starts a second Python that imports the main module again, which takes seconds, and which outlives a rank that is killed.",
+    reason="Each rank starts a second Python that imports the main module again, which takes seconds and outlives a rank that is killed.",
     upstream=UPSTREAM,
     target=TARGET,
     condition="always",

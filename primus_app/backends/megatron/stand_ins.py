@@ -1,0 +1,38 @@
+"""Megatron's stand-ins: parts of ours that go in through a layer's specification or an argument, without any change upstream. No torch."""
+
+from primus_app.backends.stand_ins import StandIn
+
+NO_ENGINE = "Transformer Engine does not import, or there is no accelerator"
+
+STAND_INS: tuple[StandIn, ...] = (
+    StandIn(
+        part="attention.CoreAttention",
+        through="the specification of a layer",
+        condition=f"{NO_ENGINE}; or training.document_mask=true",
+        reason="Megatron's own core attention knows no context parallelism, no heads of two sizes and no masks of documents.",
+    ),
+    StandIn(
+        part="norm.SequenceParallelNorm",
+        through="the specification of a layer",
+        condition=NO_ENGINE,
+        reason="Megatron's wrapper of torch's norm refuses sequence parallelism.",
+    ),
+    StandIn(
+        part="replicated.ReplicatedLinear",
+        through="the specification of a layer",
+        condition=f"{NO_ENGINE}; in latent attention",
+        reason="Down projections divided over tp lose gradients of the keys' positions.",
+    ),
+    StandIn(
+        part="optimizer.set_rate",
+        through="the groups of parameters",
+        condition="always",
+        reason="Megatron's schedule runs a step behind the design's; the groups' own exceptions from decay are kept.",
+    ),
+    StandIn(
+        part="stored.open_step",
+        through="checkpoints on disk",
+        condition="always",
+        reason="Megatron's state dicts do not carry over between kinds of optimizer, and after them all parameters share one count of steps.",
+    ),
+)

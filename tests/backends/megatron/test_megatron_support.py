@@ -1,0 +1,125 @@
+"""What megatron-core would get wrong is refused by name, with the way out; what it can do is not."""
+
+import configparser
+from pathlib import Path
+
+import pytest
+
+import primus_app
+from primus_app.backends.base import load_backend
+from primus_app.backends.megatron import versions
+from primus_app.backends.megatron.support import check_support
+from primus_app.config.compose import Request
+from primus_app.config.errors import Problem
+from primus_app.config.load import load_config
+from primus_app.plan.plan import make_plan
+
+ROOT = Path(primus_app.__file__).parents[1]
+
+
+def refused(*overrides: str, devices: int = 1) -> list[Problem]:
+    config = load_config(Request(("backend=megatron", *overrides)), hardware="cpu")
+    plan = make_plan(config, local_devices=devices)
+    assert plan.problems == (), plan.problems
+    return check_support(config, plan.mesh)
+
+
+TINY = ("model=deepseek_v3_tiny",)
+WRONG = {
+    "experts whose gradients are not summed over tp": (
+        ("model=qwen3_moe_tiny", "parallel=tp2", "cluster.devices_per_node=2"),
+        "parallel.etp",
+        "parallel.etp=2",
+    ),
+    "experts under tp without a divided sequence": (
+        ("model=qwen3_moe_tiny", "parallel=tp2", "parallel.etp=2", "parallel.sequence_parallel=false", "cluster.devices_per_node=2"),
+        "parallel.sequence_parallel",
+        "leave it out",
+    ),
+    "a schedule that it has not": (
+        ("parallel=pp2", "parallel.schedule=gpipe", "cluster.devices_per_node=2"),
+        "parallel.schedule",
+        "parallel.schedule=1f1b or interleaved",
+    ),
+    "groups of experts scored by another number": ((*TINY, "model.moe.topk_group=4"), "model.moe.topk_group", "model.moe.topk_group=2"),
+    "weights of chosen experts that are not scaled": (
+        (*TINY, "model.moe.norm_topk_prob=false"),
+        "model.moe.norm_topk_prob",
+        "model.moe.norm_topk_prob=true",
+    ),
+    "positions stretched by other constants": (
+        ("model=llama3_1_8b", "model.rope_scaling.low_freq_factor=2.0"),
+        "model.rope_scaling.low_freq_factor",
+        "model.rope_scaling.low_freq_factor=1",
+    ),
+    "sharding that nothing does": (
+        ("parallel=fsdp", "parallel.distributed_optimizer=false", "cluster.devices_per_node=2"),
+        "parallel.distributed_optimizer",
+        "leave it out",
+    ),
+    "a distributed optimizer with nobody to share with": (
+        ("parallel=dp", "parallel.distributed_optimizer=true", "cluster.devices_per_node=2"),
+        "parallel.distributed_optimizer",
+        "leave it out",
+    ),
+    "an auxiliary loss": (
+        ("model=qwen3_moe_tiny", "training.load_balancing=aux_loss"),
+        "training.load_balancing",
+        "training.load_balancing=none",
+    ),
+    "an option": (("+backend.native.tp_comm_overlap=true",), "backend.native.tp_comm_overlap", "leave it out"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_would_go_wrong_is_refused(case: str) -> None:
+    overrides, where, fix = WRONG[case]
+    found = refused(*overrides)
+    assert [problem.where for problem in found] == [where]
+    assert found[0].fix[0] == fix
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model=llama3_1_8b",),
+        ("model=qwen2_5_7b",),
+        ("model=qwen3_8b",),
+        ("model=mixtral_8x7b",),
+        ("model=qwen3_30b_a3b",),
+        ("model=deepseek_v2_lite",),
+        ("model=deepseek_v3",),
+        ("parallel=fsdp", "cluster.devices_per_node=4"),
+        ("parallel=dp", "cluster.devices_per_node=4"),
+        ("parallel=cp2", "parallel.distributed_optimizer=true", "cluster.devices_per_node=2"),
+        ("model=qwen3_moe_tiny", "parallel=tp2", "parallel.ep=2", "cluster.devices_per_node=2"),
+    ],
+)
+def test_what_it_can_do_is_not_refused(overrides: tuple[str, ...]) -> None:
+    assert refused(*overrides) == []
+
+
+def test_a_version_that_was_not_tested_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("primus_app.backends.megatron.support.installed_version", lambda: "0.14.2")
+    found = refused()
+    assert [problem.where for problem in found] == ["backend"]
+    assert "0.14.2" in found[0].what
+
+
+def test_the_installed_version_was_tested() -> None:
+    found = versions.installed_version()
+    assert found is not None
+    assert versions.is_tested(found)
+
+
+def test_what_its_checkpoints_hang_without_is_asked_for() -> None:
+    """dist_checkpointing waits for ever for a writer that has failed for want of psutil, which megatron-core does not ask for."""
+    options = configparser.ConfigParser()
+    options.read(ROOT / "setup.cfg")
+    assert "psutil" in options["options"]["install_requires"].split()
+
+
+def test_the_other_engine_refuses_what_is_megatrons() -> None:
+    config = load_config(Request(("parallel.distributed_optimizer=true",)), hardware="cpu")
+    found = load_backend("torchtitan").check(config, None)
+    assert [problem.where for problem in found] == ["parallel.distributed_optimizer"]
