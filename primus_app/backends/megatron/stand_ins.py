@@ -33,6 +33,6 @@ STAND_INS: tuple[StandIn, ...] = (
         part="stored.open_step",
         through="checkpoints on disk",
         condition="always",
-        reason="Megatron's state dicts do not carry over between kinds of optimizer, and after them all parameters share one count of steps.",
+        reason="Megatron's state dicts do not carry over between kinds of optimizer; all parameters share one count of steps after them.",
     ),
 )
