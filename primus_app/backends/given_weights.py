@@ -16,7 +16,7 @@ from primus_app.config.schema import DataConfig, ModelConfig
 from primus_app.data.tokenizer import open_tokenizer
 from primus_app.run.saved_step import SavedStep, find_saved_step, is_run_or_step
 
-TOKENISED = ("stdlib_text", "text")
+TOKENISED = ("stdlib_text", "text", "instructions")
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
