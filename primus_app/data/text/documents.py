@@ -69,15 +69,14 @@ def json_lines(file: TextFile, stream: BinaryIO) -> Iterator[Line]:
         raise UserError(Problem(file.path, f"holds no document: {offset} bytes without a line of JSON.", ("remove it",)))
 
 
-def json_object(file: TextFile, line: Line, example: str) -> dict[str, Any]:
-    """The JSON object of ``line``; ``example`` shows one. Raises UserError with the place where it is none."""
+def json_object(file: TextFile, line: Line, example: str, *advice: str) -> dict[str, Any]:
+    """The JSON object of ``line``; ``example`` shows one. Raises UserError, with the place and ``advice``, where it is no JSON."""
     try:
         values = json.loads(decoded(file, line.content.rstrip(), line.begin, f"line {line.number}, "))
     except (ValueError, RecursionError) as error:
         at = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         what = f"{line.where}: is not JSON: {getattr(error, 'msg', error)}{at}."
-        fix = ("each line of .jsonl is one whole JSON object", "other text is read from .txt")
-        raise UserError(Problem(file.path, what, fix)) from None
+        raise UserError(Problem(file.path, what, ("each line of .jsonl is one whole JSON object", *advice))) from None
     if not isinstance(values, dict):
         raise UserError(Problem(file.path, f"{line.where}: is no JSON object.", (f"a line looks like {example}",)))
     return values
@@ -97,7 +96,7 @@ def _json_lines(file: TextFile, stream: BinaryIO, text_key: str, skip: int) -> I
 
 
 def _text_of(file: TextFile, line: Line, text_key: str) -> str:
-    values, where = json_object(file, line, f'{{"{text_key}": "…"}}'), line.where
+    values, where = json_object(file, line, f'{{"{text_key}": "…"}}', "other text is read from .txt"), line.where
     if text_key not in values:
         fields = [key for key, value in values.items() if isinstance(value, str)]
         near = nearest(text_key, fields, count=1, cutoff=0.6) or fields[:3]

@@ -41,7 +41,10 @@ THINKING = (
 """The habit of Qwen3's: an empty thought before the last response alone."""
 FORCED = CHATML.replace("<|im_start|>assistant\\n", "<|im_start|>assistant\\n<think>\\n")
 """The habit of reasoning models: the generation prompt opens a thought that a finished conversation does not have."""
-LOOPS = "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.role }}={{ m.content | tojson }}{{ eos_token }}{% endfor %}"
+LOOPS = (
+    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}"
+    "{{ m.role }}={{ m.content | tojson }}{{ eos_token }}{% endfor %}"
+)
 
 
 def transformers_of(folder: Path) -> Any:
