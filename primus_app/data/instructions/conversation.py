@@ -50,7 +50,8 @@ def conversation(values: dict[str, Any], fields: Fields) -> list[Message]:
         return _messages(values[fields.messages], fields.messages)
     if fields.prompt not in values and fields.response not in values:
         raise _no_field(values, fields)
-    prompt, response = _text(values, fields.prompt, "data.prompt_key"), _text(values, fields.response, "data.response_key")
+    prompt = _text(values, fields.prompt, "data.prompt_key", fields)
+    response = _text(values, fields.response, "data.response_key", fields)
     if not response.strip():
         raise Mistake(f"field {fields.response!r} is empty, so there is nothing to learn.", "leave it out, or write the response")
     return [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]
@@ -62,9 +63,10 @@ def _no_field(values: dict[str, Any], fields: Fields) -> Mistake:
     return Mistake(what, has, "data.prompt_key=… with data.response_key=…, or data.messages_key=…, says which fields are meant")
 
 
-def _text(values: dict[str, Any], name: str, key: str) -> str:
+def _text(values: dict[str, Any], name: str, key: str, fields: Fields) -> str:
     if name not in values:
-        near = nearest(name, values, count=1, cutoff=0.6) or [field for field, value in values.items() if isinstance(value, str)][:3]
+        others = [field for field, value in values.items() if isinstance(value, str) and field not in fields.names]
+        near = nearest(name, others, count=1, cutoff=0.6) or others[:3]
         advice = tuple(f"{key}={field} names a field that it has" for field in near)
         raise Mistake(f"has no field {name!r} ({key}).", *(advice or ("leave it out",)))
     return _checked(values[name], f"field {name!r}")
@@ -93,7 +95,9 @@ def _message(found: Message, number: int) -> Message:
         word = str(role).lower()
         near = [OTHER_WORDS[word]] if word in OTHER_WORDS else nearest(word, ROLES, count=1)
         raise Mistake(
-            f"message {number} has the unknown role {_short(role)}.", *(f"{one!r}?" for one in near), f"known are {', '.join(ROLES)}"
+            f"message {number} has the unknown role {_short(role)}.",
+            *(f"did you mean {one!r}?" for one in near),
+            f"known are {', '.join(ROLES)}",
         )
     content = _checked(message["content"], f"message {number}, of the {role},")
     if role == "assistant" and not content.strip():

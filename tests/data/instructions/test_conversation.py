@@ -34,6 +34,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "no form": ({"question": "why?"}, "has neither 'messages' (data.messages_key) nor 'prompt' (data.prompt_key)", "it has 'question'"),
     "no field": ({}, "has neither 'messages'", "it has no field at all"),
     "no response": ({"prompt": "why?", "responses": "so."}, "has no field 'response' (data.response_key)", "data.response_key=responses"),
+    "half a pair": ({"prompt": "why?"}, "has no field 'response' (data.response_key)", "leave it out"),
     "no prompt": ({"question": "why?", "response": "so."}, "has no field 'prompt' (data.prompt_key)", "data.prompt_key="),
     "null": ({"prompt": "why?", "response": None}, "field 'response' is null, not text", "leave it out"),
     "number": ({"prompt": 7, "response": "so."}, "field 'prompt' is 7, not text", "leave it out"),
@@ -49,8 +50,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "message 0 has no 'role' and no 'content'",
         "a message looks like",
     ),
-    "gpt": ({"messages": [ASKED, {"role": "gpt", "content": "so."}]}, 'message 1 has the unknown role "gpt"', "'assistant'?"),
-    "misspelt": ({"messages": [{"role": "asistant", "content": "so."}]}, 'unknown role "asistant"', "'assistant'?"),
+    "gpt": ({"messages": [ASKED, {"role": "gpt", "content": "so."}]}, 'message 1 has the unknown role "gpt"', "did you mean 'assistant'?"),
+    "misspelt": ({"messages": [{"role": "asistant", "content": "so."}]}, 'unknown role "asistant"', "did you mean 'assistant'?"),
     "content": (
         {"messages": [ASKED, {"role": "assistant", "content": ["so."]}]},
         'of the assistant, is ["so."], not text',
