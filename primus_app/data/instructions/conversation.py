@@ -94,11 +94,8 @@ def _message(found: Message, number: int) -> Message:
     if role not in ROLES:
         word = str(role).lower()
         near = [OTHER_WORDS[word]] if word in OTHER_WORDS else nearest(word, ROLES, count=1)
-        raise Mistake(
-            f"message {number} has the unknown role {_short(role)}.",
-            *(f"did you mean {one!r}?" for one in near),
-            f"known are {', '.join(ROLES)}",
-        )
+        advice = [f"did you mean {one!r}?" for one in near]
+        raise Mistake(f"message {number} has the unknown role {_short(role)}.", *advice, f"known are {', '.join(ROLES)}")
     content = _checked(message["content"], f"message {number}, of the {role},")
     if role == "assistant" and not content.strip():
         raise Mistake(f"message {number}, of the assistant, is empty, so there is nothing to learn.", "leave the conversation out")

@@ -15,14 +15,17 @@ TooLong = Literal["refuse", "drop", "truncate"]
 
 @dataclass(frozen=True)
 class Fit:
-    """How many tokens of each example are read, int64 [examples], 0 for one that is left out.
+    """What of each example is read.
 
     Attributes:
+        starts: the first token of each example in the pair, int64 [examples].
+        lengths: how many tokens are read from there, int64 [examples]; 0 for one that is left out.
         longest: the example with most tokens, and how many.
         too_long: how many examples have more tokens than a window.
         dropped: how many of those are left out; of those that are cut, the ones without a learnt token before the cut.
     """
 
+    starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
     longest: tuple[int, int]
     too_long: int
@@ -40,9 +43,9 @@ class ExampleWindows:
         self._tokens, self._learned = open_pair(prefix), open_pair(f"{prefix}{LEARNED}")
         self._padding = padding
         fit = fit_examples(self._tokens, self._learned, seq_len, too_long)
-        self._kept = np.flatnonzero(fit.lengths)
-        self._lengths = fit.lengths[self._kept]
-        self._packing: Packing = pack(self._lengths, seq_len + 1) if packing else one_each(len(self._kept))
+        kept = np.flatnonzero(fit.lengths)
+        self._starts, self._lengths = fit.starts[kept], fit.lengths[kept]
+        self._packing: Packing = pack(self._lengths, seq_len + 1) if packing else one_each(len(kept))
 
     def __len__(self) -> int:
         return len(self._packing)
@@ -78,7 +81,7 @@ class ExampleWindows:
     def _gathered(self, pair: IndexedPair, index: int, padding: int) -> NDArray[np.int64]:
         found = np.full(self.seq_len + 1, padding, dtype=np.int64)
         for begin, example in self._parts(index):
-            start, length = pair.document_start(int(self._kept[example])), int(self._lengths[example])
+            start, length = int(self._starts[example]), int(self._lengths[example])
             found[begin : begin + length] = pair.tokens[start : start + length]
         return found
 
@@ -87,11 +90,11 @@ def fit_examples(tokens: IndexedPair, learned: IndexedPair, seq_len: int, too_lo
     """What of each example is read in windows of ``seq_len`` + 1 tokens; under refuse, as under drop, too long ones are left out."""
     lengths = np.asarray(tokens.lengths, dtype=np.int64)
     most, longest = seq_len + 1, int(lengths.argmax())
+    starts = np.cumsum(lengths) - lengths
     beyond = np.flatnonzero(lengths > most)
     read = np.minimum(lengths, most)
-    for example in beyond.tolist():
-        start = learned.document_start(example)
+    for example, start in zip(beyond.tolist(), starts[beyond].tolist(), strict=True):
         # The first token is no label, as nothing comes before it.
         if too_long != "truncate" or not learned.tokens[start + 1 : start + most].any():
             read[example] = 0
-    return Fit(read, (longest, int(lengths[longest])), len(beyond), int((read == 0).sum()))
+    return Fit(starts, read, (longest, int(lengths[longest])), len(beyond), int((read == 0).sum()))
