@@ -1,12 +1,15 @@
 """Fine-tuning on both engines: the loss is that of the responses alone, whatever the engine, the layout and the packing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from primus_app.backends.converted_folder import write_folder
+from primus_app.backends.given_weights import find_given
 from primus_app.config.compose import Request
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.load import load_config
@@ -24,7 +27,7 @@ def weights(folder: Path) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(1)
-    model = LlamaForCausalLM(LlamaConfig(**config_json(load_config(Request(), hardware="cpu").model, dtype="float32", end_of_document=256)))
+    model = LlamaForCausalLM(LlamaConfig(**config_json(load_config(Request(), hardware="cpu").model, end_of_document=256)))
     model.save_pretrained(folder)
     return model.eval()
 
@@ -81,3 +84,10 @@ def test_both_engines_learn_the_responses_alone(start: Start, tmp_path: Path) ->
         assert found[name] == pytest.approx(found["torchtitan"], rel=1e-5), name
     assert found["torchtitan"][0] == pytest.approx(loss_of_responses(model, PAIRS[::2]), rel=1e-5)
     assert found["torchtitan"][STEPS - 1] < found["torchtitan"][0] - 0.5
+
+
+def test_weights_go_out_with_the_template_that_they_learnt(tmp_path: Path) -> None:
+    weights(tmp_path / "weights")
+    given = replace(find_given(tmp_path / "weights", None), chat_template="{{ messages[0].content }}")
+    write_folder(given, "hf", tmp_path / "out", None, lambda done, total: None)
+    assert (tmp_path / "out" / "chat_template.jinja").read_text() == "{{ messages[0].content }}"

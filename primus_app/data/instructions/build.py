@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from primus_app.config.errors import Problem, UserError
 from primus_app.data.instructions.conversation import Fields, Mistake, conversation
+from primus_app.data.instructions.mistakes import Mistakes
 from primus_app.data.instructions.records import Record, records
 from primus_app.data.instructions.template import ChatTemplate, Rendered
 from primus_app.data.scan import Progress
 from primus_app.data.text.build import UINT16_IDS, is_valid
-from primus_app.data.text.files import MOST_PROBLEMS, TextFile
+from primus_app.data.text.files import TextFile
 from primus_app.data.text.growing import GrowingPair, finish, remove
 from primus_app.data.tokenizer import Tokenizer
 
@@ -112,27 +113,27 @@ def _give_one(train: _Split, valid: _Split) -> None:
 
 def _examples(files: Sequence[TextFile], recipe: Recipe, progress: Progress | None) -> Iterator[Example]:
     """All examples in their order; after a mistake the rest is only looked through for more of them."""
-    problems: list[Problem] = []
+    mistakes = Mistakes()
     total = sum(file.size for file in files)
-    for texts in _batches(files, recipe, problems):
-        if problems:
+    for texts in _batches(files, recipe, mistakes):
+        if mistakes:
             continue
         for text, example in zip(texts, _encoded(texts, recipe.tokenizer), strict=True):
             if not example.learned[1:].any():
-                what = f"{text.where}: nothing of its response is left as a token after the first."
-                problems.append(Problem(text.path, what, ("leave it out",)))
-            elif not problems:
+                what = "nothing of its response is left as a token after the first."
+                mistakes.add(Problem(text.path, f"{text.where}: {what}", ("leave it out",)), what)
+            elif not mistakes:
                 yield example
         if progress is not None and texts:
             progress(texts[-1].bytes_done, total)
-    if problems:
-        raise UserError(problems)
+    if mistakes:
+        raise UserError(mistakes.problems())
 
 
-def _batches(files: Sequence[TextFile], recipe: Recipe, problems: list[Problem]) -> Iterator[list[_Text]]:
+def _batches(files: Sequence[TextFile], recipe: Recipe, mistakes: Mistakes) -> Iterator[list[_Text]]:
     texts: list[_Text] = []
     characters = 0
-    for text in _texts(files, recipe, problems):
+    for text in _texts(files, recipe, mistakes):
         texts.append(text)
         characters += len(text.rendered.text)
         if characters >= BATCH_CHARACTERS:
@@ -141,30 +142,32 @@ def _batches(files: Sequence[TextFile], recipe: Recipe, problems: list[Problem])
     yield texts
 
 
-def _texts(files: Sequence[TextFile], recipe: Recipe, problems: list[Problem]) -> Iterator[_Text]:
+def _texts(files: Sequence[TextFile], recipe: Recipe, mistakes: Mistakes) -> Iterator[_Text]:
     before = 0
     for file in files:
         try:
-            for record in records(file, recipe.fields.names):
-                found = _text_of(file, record, recipe, before)
-                if isinstance(found, _Text):
-                    yield found
-                else:
-                    problems.append(found)
-                if len(problems) >= MOST_PROBLEMS:
+            for record in records(file, recipe.fields):
+                if (text := _text_of(file, record, recipe, before, mistakes)) is not None:
+                    yield text
+                elif mistakes.enough:
                     return
         except UserError as error:
-            problems += error.problems
+            for problem in error.problems:
+                mistakes.add(problem)
+        if mistakes.enough:
+            return
         before += file.size
 
 
-def _text_of(file: TextFile, record: Record, recipe: Recipe, before: int) -> _Text | Problem:
-    if isinstance(record.values, Problem):
-        return record.values
+def _text_of(file: TextFile, record: Record, recipe: Recipe, before: int, mistakes: Mistakes) -> _Text | None:
     try:
+        if isinstance(record.values, Problem):
+            mistakes.add(record.values)
+            return None
         rendered = recipe.template.render(conversation(record.values, recipe.fields))
     except Mistake as mistake:
-        return Problem(file.path, f"{record.where}: {mistake}", mistake.fix)
+        mistakes.add(Problem(file.path, f"{record.where}: {mistake}", mistake.fix), str(mistake))
+        return None
     return _Text(rendered, file.path, record.where, before + record.position)
 
 

@@ -32,15 +32,19 @@ def open_template(data: DataConfig, tokenizer: Tokenizer) -> ChatTemplate:
         UserError: there is none, it cannot be read, or is no template.
     """
     tokens = {"eos_token": tokenizer.end_token}
-    chosen = data.chat_template or (PLAIN if data.tokenizer == BYTE else None)
     if data.tokenizer != BYTE:
         tokens = _special_tokens(data, tokens)
-    if chosen == PLAIN:
-        return ChatTemplate(PLAIN_TEMPLATE, tokens, "data.chat_template")
-    if chosen is not None:
-        file = Path(absolute(chosen))
-        return ChatTemplate(_read(file), tokens, str(file))
+    if (chosen := chosen_template(data)) is not None:
+        return ChatTemplate(chosen, tokens, data.chat_template or PLAIN)
     return _beside(tokenizer_file(data.tokenizer), tokens)
+
+
+def chosen_template(data: DataConfig) -> str | None:
+    """The source of the template that ``data`` names, or has for want of a tokenizer's files; None where the tokenizer's own counts."""
+    if data.source != "instructions":
+        return None
+    chosen = data.chat_template or (PLAIN if data.tokenizer == BYTE else None)
+    return PLAIN_TEMPLATE if chosen == PLAIN else _read(Path(absolute(chosen))) if chosen is not None else None
 
 
 def _special_tokens(data: DataConfig, tokens: dict[str, str]) -> dict[str, str]:

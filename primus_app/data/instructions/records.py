@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from primus_app.config.errors import Problem, UserError
+from primus_app.data.instructions.conversation import Fields
 from primus_app.data.text import parquet
 from primus_app.data.text.documents import decoded, first_object, json_lines, json_object, unpacked
 from primus_app.data.text.files import TextFile
@@ -21,7 +22,7 @@ class Record(NamedTuple):
     position: int
 
 
-def records(file: TextFile, fields: tuple[str, ...]) -> Iterator[Record]:
+def records(file: TextFile, fields: Fields) -> Iterator[Record]:
     """All records of ``file``; of Parquet only the columns in ``fields``. A line that is no object is a problem, reading goes on.
 
     Raises:
@@ -68,12 +69,12 @@ def _entries(file: TextFile, compression: str | None) -> Iterator[Record]:
         yield Record(values if isinstance(values, dict) else problem, where, file.size * (number + 1) // len(found))
 
 
-def _rows(file: TextFile, fields: tuple[str, ...]) -> Iterator[Record]:
+def _rows(file: TextFile, fields: Fields) -> Iterator[Record]:
     with parquet.opened(file) as table:
         total, names = table.metadata.num_rows, table.schema_arrow.names
-        columns = [name for name in fields if name in names]
-        if not columns:
-            yield Record(dict.fromkeys(names), "every row", 0)  # Its fields are told as those of a line would be.
+        columns = [name for name in fields.names if name in names]
+        if fields.messages not in columns and len(columns) < len({fields.prompt, fields.response}):
+            yield Record(dict.fromkeys(names, ""), "every row", 0)  # Its fields are told as those of a line would be.
             return
         for first, batch in parquet.batches(file, table, columns):
             for row, values in enumerate(_values(file, batch, first), first):

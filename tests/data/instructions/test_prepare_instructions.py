@@ -243,6 +243,23 @@ def test_rows_of_parquet_are_told_too(tmp_path: Path) -> None:
     assert "b.parquet: every row: has neither 'messages'" in told
     assert "it has 'question', 'answer'" in told
 
+    pq.write_table(pa.table({"prompt": ["a"], "answer": ["b"]}), tmp_path / "c.parquet")
+    told = mistake(str(tmp_path / "c.parquet"), tmp_path)
+    assert "c.parquet: every row: has no field 'response'" in told
+    assert "data.response_key=answer names a field that it has" in told
+
+
+def test_the_same_mistake_again_and_again_is_told_once_for_each_file(write: Write, tmp_path: Path) -> None:
+    write([{"prompt": "a", "answer": "b"}] * 7, "a.jsonl")
+    write([*PAIRS, {"prompt": "a", "answer": "b"}], "b.jsonl")
+    told = mistake(str(tmp_path / "data"), tmp_path)
+    assert told.count("has no field 'response'") == 2
+    assert "a.jsonl: line 1, byte 0: has no field 'response' (data.response_key).\n  6 more like it in this file\n" in told
+    write([{"prompt": "a", "answer": "b"}] * 2000, "a.jsonl")
+    told = mistake(str(tmp_path / "data"), tmp_path)
+    assert told.count("has no field 'response'") == 1
+    assert "at least 999 more like it in this file" in told
+
 
 def test_a_conversation_that_the_template_refuses(tokenizer_folder: Tune, write: Write, tmp_path: Path) -> None:
     folder = tokenizer_folder(

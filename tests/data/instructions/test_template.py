@@ -10,7 +10,7 @@ from primus_app.config.errors import UserError
 from primus_app.config.schema import DataConfig
 from primus_app.data.instructions.build import learned_tokens
 from primus_app.data.instructions.conversation import Mistake
-from primus_app.data.instructions.find_template import PLAIN_TEMPLATE, open_template
+from primus_app.data.instructions.find_template import PLAIN_TEMPLATE, chosen_template, open_template
 from primus_app.data.instructions.template import ChatTemplate
 from primus_app.data.tokenizer import open_tokenizer
 from tests.data.instructions.conftest import CHATML, Tune
@@ -133,6 +133,12 @@ def test_a_file_goes_before_the_tokenizers_own_and_a_choice_before_both(tokenize
     (tmp_path / "mine.jinja").write_text(GENERATION)
     assert source(chat_template=str(tmp_path / "mine.jinja")) == GENERATION
     assert source(chat_template="plain") == PLAIN_TEMPLATE
+    chosen = [
+        chosen_template(DataConfig(source="instructions", chat_template=name)) for name in (str(tmp_path / "mine.jinja"), "plain", None)
+    ]
+    assert chosen == [GENERATION, PLAIN_TEMPLATE, PLAIN_TEMPLATE], "bytes have no other"
+    assert chosen_template(DataConfig(source="instructions", tokenizer=str(folder))) is None
+    assert chosen_template(DataConfig(source="text")) is None
 
 
 def test_the_chosen_end_of_document_is_the_templates_too(tokenizer_folder: Tune) -> None:
