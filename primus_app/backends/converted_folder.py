@@ -13,6 +13,7 @@ from primus_app.backends.given_weights import GivenWeights
 from primus_app.backends.hf_names import hf_buffers, hf_parameters
 from primus_app.backends.stored_folder import NOTE, note_text
 from primus_app.config.errors import ExitCode, Problem, UserError
+from primus_app.data.instructions.find_template import FILE
 from primus_app.run.files import TEMPORARY_PREFIX, free_space, json_text, sync_folder
 
 DTYPES = {"fp32": "F32", "bf16": "BF16"}
@@ -65,6 +66,8 @@ def write_folder(given: GivenWeights, target: str, output: Path, dtype: str | No
             (temporary / "config.json").write_text(json_text(_settings(given, dtypes, dtype)), encoding="utf-8")
             for file in given.files:
                 shutil.copyfile(file, temporary / file.name)
+            if given.chat_template is not None:
+                (temporary / FILE).write_text(given.chat_template, encoding="utf-8")
             if target != "hf":
                 (temporary / NOTE).write_text(note_text(_identity(given, dtypes), dtypes), encoding="utf-8")
             writing.write(temporary, tell)

@@ -13,13 +13,14 @@ from primus_app.backends.stored_folder import is_converted, read_note
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.schema import DataConfig, ModelConfig
+from primus_app.data.instructions.find_template import FILE, chosen_template
 from primus_app.data.tokenizer import open_tokenizer
 from primus_app.run.saved_step import SavedStep, find_saved_step, is_run_or_step
 
-TOKENISED = ("stdlib_text", "text")
+TOKENISED = ("stdlib_text", "text", "instructions")
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"),
+    *("vocab.json", "merges.txt", "tokenizer.model", FILE),
 )
 BESIDE_WEIGHTS = (*TOKENIZER_FILES, "generation_config.json")
 """Of a Hugging Face folder, what goes along with its weights."""
@@ -27,7 +28,10 @@ BESIDE_WEIGHTS = (*TOKENIZER_FILES, "generation_config.json")
 
 @dataclass(frozen=True)
 class GivenWeights:
-    """``dtypes`` are safetensors' words by each weight's name, ``settings`` is config.json, ``files`` go along with the weights."""
+    """``dtypes`` are safetensors' words by each weight's name, ``settings`` is config.json, ``files`` go along with the weights.
+
+    ``chat_template`` is the one that a run learnt by, where it was not its tokenizer's own.
+    """
 
     folder: Path
     model: ModelConfig
@@ -37,6 +41,7 @@ class GivenWeights:
     settings: Mapping[str, Any]
     files: tuple[Path, ...]
     step: SavedStep | None = None
+    chat_template: str | None = None
 
 
 def find_given(path: Path, step: int | None) -> GivenWeights:
@@ -70,7 +75,8 @@ def _of_run(step: SavedStep) -> GivenWeights:
     settings = config_json(model, end_of_document=end_of_document(data))
     label = f"{model.name}, step {step.step} of {step.run.path}"
     files = tuple(tokenizer_files(data.tokenizer))
-    return GivenWeights(step.folder, model, label, step.identity, dict.fromkeys(names, "F32"), settings, files, step)
+    template = chosen_template(data) if files else None
+    return GivenWeights(step.folder, model, label, step.identity, dict.fromkeys(names, "F32"), settings, files, step, template)
 
 
 def end_of_document(data: DataConfig) -> int | None:

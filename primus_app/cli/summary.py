@@ -65,7 +65,8 @@ def _numbers(run: RunDirectory) -> str:
         lines.append(("median step", f"{middle:.3f} s"))
     if evaluations:
         lines.append(("evaluation loss", f"{evaluations[0]['eval_loss']:.4f} -> {evaluations[-1]['eval_loss']:.4f}"))
-    places = (("metrics", run.metrics_file), ("logs", run.log_dir(0)), ("checkpoints", run.checkpoints_dir))
+    logs = run.log_dir(0, read_config(run.config_file).training.stage)
+    places = (("metrics", run.metrics_file), ("logs", logs), ("checkpoints", run.checkpoints_dir))
     lines += [(name, str(path)) for name, path in places if path.exists()]
     if run.tensorboard_dir.exists():
         lines.append(("TensorBoard", f"tensorboard --logdir {shlex.quote(str(run.tensorboard_dir))}"))

@@ -28,6 +28,7 @@ class HuggingFaceTokenizer:
         identity: digest of all that decides the tokens of a text.
         vocab_size: all ids are below this number.
         end_of_document: id that ends each document.
+        end_token: its text.
     """
 
     def __init__(self, path: str, end_of_document: str | None = None) -> None:
@@ -41,7 +42,8 @@ class HuggingFaceTokenizer:
         self._tokenizer.no_padding()
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values(), default=-1) + 1
-        self.end_of_document = vocabulary[_end_of_document(file, vocabulary, end_of_document)]
+        self.end_token = _end_of_document(file, vocabulary, end_of_document)
+        self.end_of_document = vocabulary[self.end_token]
         self.identity = blake2b(raw + f"\0{self.end_of_document}".encode(), digest_size=16).hexdigest()
 
     def encode_batch(self, texts: Sequence[str]) -> list[Any]:
@@ -53,6 +55,11 @@ class HuggingFaceTokenizer:
         """Token ids of one result, shape [tokens], without an end of document."""
         ids = encoded.ids
         return np.fromiter(ids, dtype=np.int64, count=len(ids))
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """For each text its ids [tokens] and, [tokens, 2], the first character of each token and the one behind its last."""
+        encoded = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [(self.ids(one), np.array(one.offsets, dtype=np.int64).reshape(-1, 2)) for one in encoded]
 
 
 def _read(file: Path) -> bytes:
@@ -95,6 +102,14 @@ def _end_of_document(file: Path, vocabulary: dict[str, int], chosen: str | None)
 
 def _named_beside(file: Path) -> Iterator[tuple[str, str]]:
     """(file, eos_token) of the files beside tokenizer.json that name one."""
+    for name, values in settings_beside(file):
+        token = token_text(values.get("eos_token"))
+        if token is not None:
+            yield name, token
+
+
+def settings_beside(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, content) of those of BESIDE that lie beside tokenizer.json; UserError for one that is no JSON."""
     for name in BESIDE:
         path = file.parent / name
         try:
@@ -104,7 +119,11 @@ def _named_beside(file: Path) -> Iterator[tuple[str, str]]:
         except (OSError, ValueError) as error:
             fix = ("copy it again, or remove it and give data.end_of_document=<token>",)
             raise UserError(Problem(str(path), f"cannot be read as JSON: {error}.", fix)) from error
-        token = values.get("eos_token") if isinstance(values, dict) else None
-        token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str):
-            yield name, token
+        if isinstance(values, dict):
+            yield name, values
+
+
+def token_text(value: Any) -> str | None:
+    """The text of a special token as these files give it: plainly, or with its properties around it."""
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else None

@@ -2,7 +2,7 @@
 
 Each split is a contiguous range of documents of a .bin/.idx pair, so that Megatron's own datasets can read the same files. stdlib_text
 is shuffled once, when it is stored (``stdlib_text.in_corpus_order``); an indexed pair is divided as it is, and validation gets its last
-documents; text has a pair for each split (``text.build``).
+documents; text has a pair for each split (``text.build``), and instructions have two (``instructions.build``).
 """
 
 import json
@@ -17,8 +17,9 @@ from primus_app.config.schema import DataConfig
 from primus_app.data.build import pair_bytes, write_pair
 from primus_app.data.cache import Facts, cache_root, cached_folder
 from primus_app.data.indexed import IndexedPair, open_pair
+from primus_app.data.instructions.source import prepare_instructions
 from primus_app.data.mock import mock_digest, mock_vocab_size
-from primus_app.data.prepared import PreparedData, SplitData
+from primus_app.data.prepared import Examples, PreparedData, SplitData
 from primus_app.data.scan import FORMAT, Progress, Scan, check_ids, remembered_scan, scan_pair
 from primus_app.data.stdlib_text import Document, documents, in_corpus_order
 from primus_app.data.text.source import text_corpus
@@ -54,8 +55,11 @@ def prepare(
         raise UserError(problems)
     if data.source == "mock":
         return _prepare_mock(data, vocab_size)
-    prepare_source = {"stdlib_text": _prepare_stdlib, "indexed": _prepare_indexed, "text": _prepare_text}[data.source]
-    prepared = prepare_source(data, vocab_size, progress)
+    if data.source == "instructions":
+        prepared = prepare_instructions(data, vocab_size, seq_len, progress)
+    else:
+        prepare_source = {"stdlib_text": _prepare_stdlib, "indexed": _prepare_indexed, "text": _prepare_text}[data.source]
+        prepared = prepare_source(data, vocab_size, progress)
     for name, split in (("train", prepared.train), ("valid", prepared.valid)):
         if split is not None and (name == "train" or evaluates):
             _check_enough(name, split, seq_len, global_batch_size)
@@ -196,6 +200,9 @@ def _range(pair: IndexedPair, first: int, end: int) -> SplitData:
 
 def _check_enough(name: str, split: SplitData, seq_len: int, global_batch_size: int) -> None:
     """Raises UserError for less than one global batch, or a corpus of a blend without a single sample."""
+    if split.examples is not None:
+        _check_enough_examples(name, split, split.examples, global_batch_size)
+        return
     parts = split.parts or (split,)
     windows = [num_windows(part.num_tokens or 0, seq_len) for part in parts]
     if sum(windows) < global_batch_size:
@@ -214,6 +221,20 @@ def _too_few(name: str, split: SplitData, windows: int, seq_len: int, samples: i
     if name == "valid":
         fix.append("data.split=[100,0] training.eval_every=0 does without validation")
     return Problem("data.path" if split.parts else f"{split.prefix}.bin", message, tuple(fix))
+
+
+def _check_enough_examples(name: str, split: SplitData, examples: Examples, global_batch_size: int) -> None:
+    if examples.num_windows >= global_batch_size:
+        return
+    number = (split.end_document or 0) - examples.dropped
+    left_out = f" ({examples.dropped:,} were too long and left out)" if examples.dropped else ""
+    holds = f"the {name} split has {number:,} examples{left_out} in {examples.num_windows:,} samples{' by data.packing' * examples.packing}"
+    fix = [f"training.global_batch_size={examples.num_windows} is the largest that fits"] if examples.num_windows else []
+    fix += ["data.packing=false gives each example a sample of its own"] if examples.packing and number >= global_batch_size else []
+    fix.append("data.split=… gives it a larger share" if name == "valid" else "more examples")
+    if name == "valid":
+        fix.append("data.split=[100,0] training.eval_every=0 does without validation")
+    raise UserError(Problem("data.path", f"{holds}; one global batch needs {global_batch_size:,}.", tuple(fix)))
 
 
 def _digest(scan: Scan, train: SplitData, valid: SplitData | None) -> str:

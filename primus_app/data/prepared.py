@@ -7,11 +7,30 @@ SplitName = Literal["train", "valid"]
 
 
 @dataclass(frozen=True)
+class Examples:
+    """How the examples of data=instructions lie in windows.
+
+    Attributes:
+        packing: whether several share a window.
+        too_long: what became of those with more tokens than a window: ``cut`` of them are cut, ``dropped`` left out.
+        padding: the token that fills a window.
+        num_windows: what comes out.
+    """
+
+    packing: bool
+    too_long: Literal["refuse", "drop", "truncate"]
+    padding: int
+    num_windows: int
+    cut: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
 class SplitData:
     """One split: documents ``first_document`` up to, without, ``end_document`` of the pair ``prefix``.bin, ``prefix``.idx.
 
     A blend of several pairs has them as ``parts``, each read in proportion to its entry of ``weights``, and no prefix of its own. The mock
-    source has no files and no end: neither prefix nor parts.
+    source has no files and no end: neither prefix nor parts. ``examples`` is set where documents are examples of data=instructions.
     """
 
     prefix: str | None = None
@@ -20,12 +39,14 @@ class SplitData:
     num_tokens: int | None = None
     parts: "tuple[SplitData, ...]" = ()
     weights: tuple[float, ...] = ()
+    examples: Examples | None = None
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of ``asdict``, also after a way through JSON."""
         parts = tuple(cls.from_dict(part) for part in values.get("parts", ()))
-        return cls(**{**values, "parts": parts, "weights": tuple(values.get("weights", ()))})
+        examples = Examples(**values["examples"]) if values.get("examples") else None
+        return cls(**{**values, "parts": parts, "weights": tuple(values.get("weights", ())), "examples": examples})
 
 
 @dataclass(frozen=True)

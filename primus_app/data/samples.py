@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from primus_app.config.errors import Problem, UserError
 from primus_app.data.blend import Blend
 from primus_app.data.indexed import open_pair
+from primus_app.data.instructions.source import open_examples
+from primus_app.data.instructions.windows import ExampleWindows
 from primus_app.data.mock import MockWindows
 from primus_app.data.order import SampleOrder
 from primus_app.data.prepared import PreparedData, SplitData, SplitName
@@ -19,22 +21,35 @@ BLOCK = 1024
 """Neighbouring samples whose windows are worked out together: as quick as one alone."""
 
 
+IGNORED = -100
+"""A label that does not count, as torch's cross entropy has it."""
+
+
 @dataclass(frozen=True)
 class Sample:
-    """``tokens`` [seq_len + 1] (inputs ``tokens[:-1]``, labels ``tokens[1:]``) and ``positions`` [seq_len] of the inputs; int64."""
+    """``tokens`` [seq_len + 1], of which the inputs are ``tokens[:-1]``, and ``positions`` [seq_len] of the inputs; int64.
+
+    ``learned`` [seq_len] says which labels count towards the loss; None for all.
+    """
 
     tokens: NDArray[np.int64]
     positions: NDArray[np.int64]
+    learned: NDArray[np.bool_] | None = None
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The next token of each input, IGNORED where it does not count; [seq_len]."""
+        return self.tokens[1:] if self.learned is None else np.where(self.learned, self.tokens[1:], IGNORED)
 
 
 class Samples:
     """All samples of a split, shuffled anew in each epoch; the validation's order is the same for all runs."""
 
-    def __init__(self, windows: Windows | MockWindows, order: SampleOrder | None) -> None:
+    def __init__(self, windows: Windows | ExampleWindows | MockWindows, order: SampleOrder | None) -> None:
         self._windows = windows
         self._order = order
         self._block: tuple[int, NDArray[np.int64]] | None = None
-        self.num_windows = len(windows) if isinstance(windows, Windows) else None
+        self.num_windows = None if isinstance(windows, MockWindows) else len(windows)
 
     def window_of(self, global_index: int) -> int:
         """Window that is read as sample ``global_index``, counting from 0."""
@@ -47,8 +62,9 @@ class Samples:
 
     def sample(self, global_index: int) -> Sample:
         """Sample ``global_index`` of the run; see ``order.global_sample_index``."""
-        window = self.window_of(global_index)
-        return Sample(self._windows[window], self._windows.positions(window))
+        window, windows = self.window_of(global_index), self._windows
+        learned = windows.learned(window) if isinstance(windows, ExampleWindows) else None
+        return Sample(windows[window], windows.positions(window), learned)
 
 
 class BlendedSamples:
@@ -79,7 +95,7 @@ def open_samples(prepared: PreparedData, split: SplitName, *, seq_len: int, seed
     assert data is not None, f"nothing was held back for the {split} split"
 
     def open_part(part: SplitData, number: int) -> Samples:
-        windows = _open_windows(part, seq_len, document_mask)
+        windows = open_examples(part, seq_len) if part.examples else _open_windows(part, seq_len, document_mask)
         # In the order of the files, a short evaluation would see one document only.
         return Samples(windows, SampleOrder(len(windows), seed if split == "train" else VALIDATION_SEED, number))
 

@@ -18,7 +18,7 @@ from primus_app.backends.stored_folder import engine_of, is_converted
 from primus_app.config.errors import ExitCode, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.environment import export, rank_environment
-from primus_app.launch.preparation import PreparationLines
+from primus_app.launch.preparation import PreparationLines, told_about_examples
 from primus_app.launch.signals import ENDING_SIGNALS, state_of
 from primus_app.launch.tidy import drop_unfinished, tidy_up
 from primus_app.run.checkpoints import newest_checkpoint
@@ -101,7 +101,7 @@ def _attempt(run: RunDirectory, number: int, folder: Path, config: Config) -> Ou
     except JSONDecodeError:
         # Elastic reads the file that a rank writes its error to; a full disk leaves it empty.
         cause = "a rank ended with an error that it could not write down" + full_disk_note(run.path)
-        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, log=str(run.log_dir(0) / "info.log"))
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, log=str(run.log_dir(0, config.training.stage) / "info.log"))
     except Exception as error:
         logger.exception("the node agent failed")
         cause = f"the node agent failed: {error}{full_disk_note(run.path)}"
@@ -125,6 +125,8 @@ def _prepare_data(run: RunDirectory, folder: Path, config: Config) -> None:
             )
         )
     record_data_digest(run, data.digest)
+    for line in told_about_examples(data):
+        print(line, file=sys.stderr, flush=True)
     write_atomic(folder / "data.json", json_text(data.to_dict()))
     append_event(run, Event.DATA_PREPARED, attempt=int(folder.name), digest=data.digest)
 
@@ -183,14 +185,15 @@ def _run_ranks(run: RunDirectory, number: int, folder: Path, config: Config) -> 
     except ChildFailedError as error:
         first = first_failure(error.failures.items())
         cause = first.message + full_disk_note(run.path)
-        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, first.rank, str(_telling_log(run, folder, first.rank)))
+        log = _telling_log(run.log_dir(first.rank, config.training.stage), folder / f"rank-{first.rank}")
+        return Outcome(State.FAILED, ExitCode.TRAINING_FAILED, cause, first.rank, str(log))
     return Outcome(State.COMPLETED, ExitCode.DONE)
 
 
-def _telling_log(run: RunDirectory, folder: Path, rank: int) -> Path:
+def _telling_log(logs: Path, printed: Path) -> Path:
     """The file that says most about a rank's end: its errors, else what it printed, else its log."""
-    logs = (run.log_dir(rank) / "error.log", folder / f"rank-{rank}" / "stderr.log")
-    return next((log for log in logs if log.exists() and log.stat().st_size), run.log_dir(rank) / "info.log")
+    telling = (logs / "error.log", printed / "stderr.log")
+    return next((log for log in telling if log.exists() and log.stat().st_size), logs / "info.log")
 
 
 def _hush_elastic() -> None:

@@ -23,7 +23,7 @@ def main(run_path: str, attempt: str) -> None:
     folder = run.attempts_dir / attempt
     config = read_config(folder / "config.yaml")
     rank = int(os.environ["RANK"])
-    open_logs(run.log_dir(rank), config.logging.level, rank)
+    open_logs(run.log_dir(rank, config.training.stage), config.logging.level, rank)
     context = RankContext(
         config=config,
         run=run,

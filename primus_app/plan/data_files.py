@@ -10,6 +10,12 @@ from primus_app.config.typed import typed
 
 TOKENIZER_FILE = "tokenizer.json"
 BYTE = "byte"
+PLAIN = "plain"
+"""The chat template that needs no file."""
+
+
+TOKENISED = ("text", "instructions")
+"""Sources whose files are read with a tokenizer."""
 
 
 def check_files(data: DataConfig) -> list[Problem]:
@@ -17,11 +23,18 @@ def check_files(data: DataConfig) -> list[Problem]:
     problems: list[Problem] = []
     if data.source == "indexed":
         problems += [found for path in paths_of(data) if (found := missing_pair(prefix_of(path)))]
-    if data.source == "text":
+    if data.source in TOKENISED:
         problems += [found for path in paths_of(data) if (found := _missing("data.path", path))]
         if data.tokenizer != BYTE and (found := missing_tokenizer(data.tokenizer)):
             problems.append(found)
+    if data.source == "instructions" and data.chat_template not in (None, PLAIN):
+        problems += _missing_template(data.chat_template)
     return problems
+
+
+def _missing_template(path: str) -> list[Problem]:
+    found = _missing("data.chat_template", path)
+    return [Problem(found.where, found.what, (*found.fix, f"data.chat_template={PLAIN} needs no file"))] if found else []
 
 
 def paths_of(data: DataConfig) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from primus_app.config.errors import Problem
 from primus_app.config.schema import DataConfig, TrainingConfig
-from primus_app.plan.data_files import BYTE, absolute, check_files, paths_of, prefix_of
+from primus_app.plan.data_files import BYTE, TOKENISED, absolute, check_files, paths_of, prefix_of
 
 VOCAB_SIZES = {BYTE: 257}
 """Number of ids of each tokenizer without a file, the end of a document included."""
@@ -12,9 +12,13 @@ VOCAB_SIZES = {BYTE: 257}
 MIN_MOCK_VOCAB_SIZE = 5
 """The made-up language gives each token four different successors and has a token that ends documents."""
 
-READS_FILES = ("indexed", "text")
-ONLY_TEXT = ("text_key", "tokenizer", "end_of_document")
-"""Settings of how text is read; the other sources have one way only."""
+READS_FILES = ("indexed", "text", "instructions")
+SOURCES_OF = {
+    "text_key": ("text",),
+    **dict.fromkeys(("tokenizer", "end_of_document"), TOKENISED),
+    **dict.fromkeys(("prompt_key", "response_key", "messages_key", "chat_template", "packing", "too_long"), ("instructions",)),
+}
+"""Which sources a setting has an effect on; the other sources have one way only."""
 
 
 def check_data(data: DataConfig, training: TrainingConfig, vocab_size: int) -> list[Problem]:
@@ -43,6 +47,7 @@ def _path_problems(data: DataConfig) -> Iterator[Problem]:
         reads, example = {
             "indexed": ("a .bin/.idx pair", "data.path=/folder/corpus names the pair corpus.bin and corpus.idx"),
             "text": ("files", "data.path=/folder names all files under it, data.path=/folder/book.txt one"),
+            "instructions": ("files", "data.path=/folder names all files under it, data.path=/folder/chats.jsonl one"),
         }[data.source]
         given = "an empty one is given" if paths else "no path is given"
         yield Problem("data.path", f"data.source={data.source} reads {reads}, and {given}.", (example, "data=stdlib_text needs no path"))
@@ -58,7 +63,7 @@ def _weight_problems(data: DataConfig) -> Iterator[Problem]:
     if weights is None:
         return
     if data.source != "indexed":
-        why = "whose files are one corpus" if data.source == "text" else "which is a single corpus"
+        why = "whose files are one corpus" if data.source in TOKENISED else "which is a single corpus"
         yield Problem("data.weights", f"has no effect with data.source={data.source}, {why}.", ("data.weights=null",))
     elif len(weights) != len(paths):
         what = f"{len(weights)} weights for {len(paths)} paths."
@@ -72,11 +77,11 @@ def _weight_problems(data: DataConfig) -> Iterator[Problem]:
 
 
 def _text_problems(data: DataConfig) -> Iterator[Problem]:
-    if data.source != "text":
-        for name in ONLY_TEXT:
-            if getattr(data, name) != DataConfig.model_fields[name].default:
-                yield Problem(f"data.{name}", f"has no effect with data.source={data.source}.", ("leave it out", "data=text reads text"))
-    elif data.tokenizer == BYTE and data.end_of_document is not None:
+    for name, sources in SOURCES_OF.items():
+        if data.source not in sources and getattr(data, name) != DataConfig.model_fields[name].default:
+            reads = "data=text reads text" if "text" in sources else "data=instructions reads instructions"
+            yield Problem(f"data.{name}", f"has no effect with data.source={data.source}.", ("leave it out", reads))
+    if data.source in TOKENISED and data.tokenizer == BYTE and data.end_of_document is not None:
         what = "has no effect with data.tokenizer=byte, which has an end of document of its own."
         yield Problem("data.end_of_document", what, ("leave it out",))
 
@@ -101,7 +106,7 @@ def _evaluation_problems(data: DataConfig, training: TrainingConfig) -> list[Pro
 def _vocabulary_problems(data: DataConfig, vocab_size: int) -> list[Problem]:
     if data.source == "stdlib_text":
         needed, owner = VOCAB_SIZES[BYTE], f"data.source={data.source}"
-    elif data.source == "text" and data.tokenizer in VOCAB_SIZES:
+    elif data.source in TOKENISED and data.tokenizer in VOCAB_SIZES:
         needed, owner = VOCAB_SIZES[data.tokenizer], f"data.tokenizer={data.tokenizer}"
     elif data.source == "mock":
         needed, owner = MIN_MOCK_VOCAB_SIZE, "data.source=mock"

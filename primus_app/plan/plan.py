@@ -13,6 +13,7 @@ from primus_app.plan.mesh import Mesh, resolve_mesh
 from primus_app.plan.model_rules import check_model
 from primus_app.plan.parameters import ParameterCount, count_parameters, training_flops_per_token
 from primus_app.plan.recipe_rules import check_balancing, check_effects, check_schedule
+from primus_app.plan.stage_rules import check_stage
 from primus_app.plan.stages import Stage, make_stages, pipeline_ranks
 
 FLOPS_CONVENTION = "model FLOPs: 6 N_active_no_embedding + 12 L h s, causal attention counted full, no recomputation"
@@ -90,6 +91,7 @@ def make_plan(config: Config, *, local_devices: int, local_hardware: str | None 
         *check_schedule(config.optimizer, resolve_steps(training)),
         *check_balancing(training, model),
         *check_effects(config),
+        *check_stage(config),
         *check_data(config.data, training, model.vocab_size),
     )
     return Plan(

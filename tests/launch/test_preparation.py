@@ -2,7 +2,8 @@
 
 import pytest
 
-from primus_app.launch.preparation import PreparationLines
+from primus_app.data.prepared import Examples, PreparedData, SplitData
+from primus_app.launch.preparation import PreparationLines, told_about_examples
 
 
 def lines(capsys: pytest.CaptureFixture[str], calls: list[tuple[int, int]]) -> list[str]:
@@ -23,3 +24,16 @@ def test_a_large_one_a_line_for_each_tenth_of_each_pass(capsys: pytest.CaptureFi
     assert len(found) == 22
     assert found[:2] == ["preparing data", "preparing data: 100,000,000 of 1,000,000,000 (10 %)"]
     assert found[10:12] == ["preparing data: 1,000,000,000 of 1,000,000,000 (100 %)", "preparing data"]
+
+
+def test_examples_that_are_cut_or_left_out_are_told() -> None:
+    def split(number: int, windows: int, **lost: int) -> SplitData:
+        return SplitData("a", 0, number, 100, examples=Examples(True, "truncate", 0, windows, **lost))
+
+    data = PreparedData("instructions", split(1010, 90, cut=3, dropped=10), split(5, 2), "", None, 257, 1015)
+    assert list(told_about_examples(data)) == [
+        "data            train: 1,000 examples in 90 samples, 3 too long and cut, 10 too long and left out",
+        "data            valid: 5 examples in 2 samples",
+    ]
+    text = PreparedData("text", SplitData("a", 0, 5, 100), None, "", None, 257, 5)
+    assert list(told_about_examples(text)) == []

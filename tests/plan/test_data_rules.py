@@ -33,6 +33,9 @@ LEGAL = (
     {"source": "text", "path": "book.txt", "text_key": "content"},
     {"source": "text", "path": ["book.txt", "corpus.bin"], "tokenizer": "tokenizer.json", "end_of_document": "</s>"},
     {"source": "text", "path": ".", "tokenizer": "."},
+    {"source": "instructions", "path": "book.txt", "prompt_key": "question", "packing": False, "too_long": "drop"},
+    {"source": "instructions", "path": ".", "tokenizer": ".", "end_of_document": "</s>", "chat_template": "plain"},
+    {"source": "instructions", "path": ".", "messages_key": "chat", "chat_template": "book.txt"},
 )
 
 
@@ -48,6 +51,7 @@ def test_legal(data: dict[str, Any]) -> None:
         {"source": "indexed", "path": ""},
         {"source": "indexed", "path": []},
         {"source": "text"},
+        {"source": "instructions"},
         {"source": "text", "path": ["book.txt", ""]},
         {"source": "mock", "path": "corpus"},
         {"path": "corpus"},
@@ -89,6 +93,13 @@ def test_all_weights_zero_are_two_mistakes() -> None:
         {"source": "mock", "end_of_document": "</s>"},
         {"source": "indexed", "path": "corpus", "tokenizer": "tokenizer.json"},
         {"source": "text", "path": "book.txt", "end_of_document": "</s>"},
+        {"source": "text", "path": "book.txt", "response_key": "answer"},
+        {"source": "text", "path": "book.txt", "chat_template": "plain"},
+        {"source": "instructions", "path": "book.txt", "text_key": "content"},
+        {"source": "instructions", "path": "book.txt", "weights": [1.0]},
+        {"source": "instructions", "path": "book.txt", "end_of_document": "</s>"},
+        {"packing": False},
+        {"source": "mock", "too_long": "drop"},
     ],
 )
 def test_settings_without_effect(data: dict[str, Any]) -> None:
@@ -106,9 +117,9 @@ def test_evaluation_needs_a_share() -> None:
     assert wheres(split=(100.0, 0.0), eval_every=0) == []
 
 
-@pytest.mark.parametrize(("source", "least"), [("stdlib_text", 257), ("mock", 5), ("text", 257)])
+@pytest.mark.parametrize(("source", "least"), [("stdlib_text", 257), ("mock", 5), ("text", 257), ("instructions", 257)])
 def test_vocabulary(source: str, least: int) -> None:
-    data = DataConfig(source=source, path="book.txt" if source == "text" else None)  # type: ignore[arg-type]
+    data = DataConfig(source=source, path="book.txt" if source in ("text", "instructions") else None)  # type: ignore[arg-type]
     assert check_data(data, TrainingConfig(), least) == []
     (problem,) = check_data(data, TrainingConfig(), least - 1)
     assert problem.where == "model.vocab_size"

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from primus_app.backends.megatron.attention import sequence_places
-from primus_app.data.samples import AnySamples
+from primus_app.data.samples import AnySamples, Sample
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Share:
 class MicroBatch:
     """``tokens``, ``labels`` and ``positions`` [b, s of this context rank]; int64.
 
+    ``learned`` [b, s of this rank], float32, is 1 for each label that counts towards the loss and 0 for others; None where all do.
     ``starts`` [b, whole s] is the place of the first token of each token's document, None where attention crosses documents.
     """
 
@@ -32,6 +33,7 @@ class MicroBatch:
     labels: torch.Tensor
     positions: torch.Tensor
     starts: torch.Tensor | None
+    learned: torch.Tensor | None = None
 
 
 def micro_batches(
@@ -51,7 +53,13 @@ def _micro_batch(samples: AnySamples, indices: range, share: Share, document_mas
     seq_len = positions.shape[1]
     starts = torch.arange(seq_len, device=device) - positions if document_mask else None
     places = sequence_places(seq_len, share.cp_rank, share.cp).to(device)
-    inputs, labels = tokens[:, :-1], tokens[:, 1:]
+    inputs, labels, learned = tokens[:, :-1], tokens[:, 1:], _learned(read, device)
     if share.cp > 1:
         inputs, labels, positions = inputs[:, places], labels[:, places], positions[:, places]
-    return MicroBatch(inputs.contiguous(), labels.contiguous(), positions.contiguous(), starts)
+        learned = learned[:, places] if learned is not None else None
+    return MicroBatch(inputs.contiguous(), labels.contiguous(), positions.contiguous(), starts, learned)
+
+
+def _learned(read: list[Sample], device: torch.device) -> torch.Tensor | None:
+    masks = [sample.learned for sample in read if sample.learned is not None]
+    return torch.from_numpy(np.stack(masks)).to(device, torch.float32) if masks else None

@@ -4,6 +4,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from primus_app.data.samples import AnySamples, open_samples
 from primus_app.plan.learning_rate import learning_rate
 from primus_app.plan.parameters import training_flops_per_token
 from primus_app.plan.plan import Plan
+from primus_app.plan.stage_rules import stops_at_borders
 from primus_app.run.checkpoints import complete_checkpoints, newest_checkpoint
 from primus_app.run.events import Event, append_event
 
@@ -46,7 +48,7 @@ class Trainer:
         self.transformer = transformer_config(settings)
         training = self.config.training
         self.chunks = build_chunks(
-            self.transformer, self.config.model, training.seq_len, engine=engine_imports(), document_mask=training.document_mask
+            self.transformer, self.config.model, training.seq_len, engine=engine_imports(), document_mask=stops_at_borders(self.config)
         )
         for chunk in self.chunks:
             chunk.to(device)
@@ -98,7 +100,8 @@ class Trainer:
 
     def _open(self, split: Any) -> AnySamples:
         training = self.config.training
-        return open_samples(self.context.data, split, seq_len=training.seq_len, seed=training.seed, document_mask=training.document_mask)
+        mask = stops_at_borders(self.config)
+        return open_samples(self.context.data, split, seq_len=training.seq_len, seed=training.seed, document_mask=mask)
 
     def _saved(self, step: int) -> None:
         if self.context.rank == 0:
@@ -193,7 +196,7 @@ class Trainer:
         return torch.stack([each["loss"] for each in losses]).sum(0) if losses else None
 
     def _batches(self, split: str, first: int, number: int, chunk: Any) -> Iterator[MicroBatch | None]:
-        mask = self.config.training.document_mask
+        mask = stops_at_borders(self.config)
         if not (chunk.pre_process or chunk.post_process or mask):
             return itertools.repeat(None, number)
         return micro_batches(self.samples[split], first, number, self.share, document_mask=mask, device=self.device)
@@ -204,7 +207,8 @@ class Trainer:
         self.data_time += time.perf_counter() - began
         if batch is None:
             return chunk(None, None, None), _sum_of_losses  # Which only the last stage is asked for.
-        return chunk(batch.tokens, batch.positions, batch.starts, labels=batch.labels), _sum_of_losses
+        loss = partial(_sum_of_losses, learned=batch.learned)
+        return chunk(batch.tokens, batch.positions, batch.starts, labels=batch.labels), loss
 
     def _mean(self, found: torch.Tensor | None) -> float | None:
         """The loss of the global batch, on the ranks that know it."""
@@ -274,8 +278,10 @@ class Trainer:
             self.recorder.close()
 
 
-def _sum_of_losses(losses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+def _sum_of_losses(losses: torch.Tensor, learned: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
     """What a schedule asks for per micro batch: the sum that gradients are of, the number of tokens, and what we report of them."""
-    total = losses.float().sum()
-    number = torch.tensor(losses.numel(), dtype=torch.int, device=losses.device)
+    if learned is None:
+        total, number = losses.float().sum(), torch.tensor(losses.numel(), dtype=torch.int, device=losses.device)
+    else:
+        total, number = (losses.float() * learned).sum(), learned.sum().int()
     return total, number, {"loss": torch.stack([total.detach().double(), number.double()])}

@@ -14,7 +14,7 @@ from primus_app.data.samples import open_samples
 
 
 class SampleLoader(BaseDataLoader):
-    """Yields micro batches {"input": [B, s], "positions": [B, s]}, labels [B, s]; int64.
+    """Yields micro batches {"input": [B, s], "positions": [B, s]}, labels [B, s]; int64. TorchTitan passes over labels of -100.
 
     Its state is the number of samples that all ranks together have read, so it means the same under any layout.
     """
@@ -41,8 +41,9 @@ class SampleLoader(BaseDataLoader):
             samples = [self._samples.sample(first + place) for place in range(self._batch)]
             tokens = torch.from_numpy(np.stack([sample.tokens for sample in samples]))
             positions = torch.from_numpy(np.stack([sample.positions for sample in samples]))
+            labels = torch.from_numpy(np.stack([sample.labels for sample in samples]))
             self._read += self._stride
-            yield {"input": tokens[:, :-1].contiguous(), "positions": positions}, tokens[:, 1:].contiguous()
+            yield {"input": tokens[:, :-1].contiguous(), "positions": positions}, labels
 
     def state_dict(self) -> dict[str, Any]:
         return {"global_samples": self._read}

@@ -22,6 +22,7 @@ from primus_app.data.prepared import SplitName
 from primus_app.plan.batch import Batch
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.parameters import training_flops_per_token
+from primus_app.plan.stage_rules import stops_at_borders
 from primus_app.plan.stages import Stage
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
@@ -65,7 +66,7 @@ def _loader(context: RankContext, split: SplitName) -> SampleLoader.Config:
         prepared=context.data.to_dict(),
         split=split,
         seed=training.seed,
-        document_mask=training.document_mask,
+        document_mask=stops_at_borders(context.config),
     )
 
 

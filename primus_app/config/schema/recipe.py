@@ -10,7 +10,11 @@ from primus_app.config.schema.base import Section, how, what
 class TrainingConfig(Section):
     """How long, on how much at a time, from which seed."""
 
-    stage: Literal["pre"] = what("pre", "Stage of training; pre is pre-training from text.")
+    stage: Literal["pre", "post"] = what(
+        "pre",
+        "Stage of training; pre is pre-training from text, post is fine-tuning: the weights of checkpoint.load learn the responses of "
+        "data=instructions.",
+    )
     steps: int | None = what(200, "Optimizer steps; None when training.tokens says how long.", unit="steps", gt=0)
     tokens: int | None = what(None, "Tokens to train on instead of steps, rounded up to whole steps.", unit="tokens", gt=0)
     seq_len: int = what(128, "Tokens in one sample.", unit="tokens", gt=0)
@@ -62,18 +66,44 @@ class PrecisionConfig(Section):
 class DataConfig(Section):
     """Where the tokens come from."""
 
-    source: Literal["stdlib_text", "mock", "indexed", "text"] = what(
+    source: Literal["stdlib_text", "mock", "indexed", "text", "instructions"] = what(
         "stdlib_text",
         "stdlib_text: the running Python's own library as text; mock: a learnable made-up language; indexed: Megatron .bin/.idx pairs; "
-        "text: files of text, JSON lines or Parquet.",
+        "text: files of text, JSON lines or Parquet; instructions: prompts with responses, or conversations, in JSON or Parquet.",
     )
     path: str | list[str] | None = how(
-        None, "indexed: a .bin/.idx pair; text: a file or a folder; or a list of them. The content counts as what, the place does not."
+        None,
+        "indexed: a .bin/.idx pair; text, instructions: a file or a folder; or a list of them. The content counts as what, the place "
+        "does not.",
     )
     weights: list[float] | None = what(
         None, "indexed with several pairs: how often each is read, in proportion; None is by their number of tokens."
     )
     text_key: str = how("text", "text: the field of JSON lines, or the column of Parquet, that holds the text.", min_length=1)
+    prompt_key: str = how("prompt", "instructions: the field or column that holds what is asked.", min_length=1)
+    response_key: str = how("response", "instructions: the field or column that holds the answer to learn.", min_length=1)
+    messages_key: str = how(
+        "messages",
+        "instructions: the field or column that holds a conversation, a list of messages with role and content; where a record has it, "
+        "it goes before prompt and response.",
+        min_length=1,
+    )
+    chat_template: str | None = how(
+        None,
+        "instructions: how a conversation becomes text: a file in jinja, or plain for a simple template of ours; None is the tokenizer's "
+        "own, and plain for bytes. The tokens it makes count as what.",
+        min_length=1,
+    )
+    packing: bool = what(
+        True,
+        "instructions: whether several examples share a sample, attention and positions stopping at their borders; false pads each to a "
+        "sample of its own.",
+    )
+    too_long: Literal["refuse", "drop", "truncate"] = how(
+        "refuse",
+        "instructions: what becomes of examples with more than training.seq_len + 1 tokens: the run is refused with their number, they "
+        "are left out, or their ends are cut. What is then learnt counts as what.",
+    )
     tokenizer: str = how(
         "byte",
         "How text becomes tokens: byte (256 bytes and an end of document, id 256), or a Hugging Face tokenizer.json or its folder; "

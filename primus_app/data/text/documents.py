@@ -4,8 +4,9 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from lzma import LZMAError
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from fsspec.compression import compr
 
@@ -38,11 +39,47 @@ def documents(file: TextFile, text_key: str, skip: int = 0) -> Iterator[Document
 
         yield from (Document(text, position) for text, position in rows(file, text_key, skip))
         return
-    with _open(file.path) as raw, _unpacked(raw, kind.compression) as stream:
-        lines = kind.format == "jsonl" or (kind.format == "json" and _begins_with_line(file, kind.compression, text_key))
+    lines = kind.format == "jsonl" or (kind.format == "json" and text_key in (first_object(file, kind.compression) or ()))
+    with unpacked(file, kind.compression) as (raw, stream):
         reader = _json_lines(file, stream, text_key, skip) if lines else _whole(file, stream, skip)
-        with _explained(file, raw, stream):
-            yield from (Document(text, min(raw.tell(), file.size)) for text in reader)
+        yield from (Document(text, min(raw.tell(), file.size)) for text in reader)
+
+
+class Line(NamedTuple):
+    """A line that is not blank; ``number`` counts from 1 with the blank ones, ``begin`` is its first byte."""
+
+    number: int
+    begin: int
+    content: bytes
+
+    @property
+    def where(self) -> str:
+        return f"line {self.number}, byte {self.begin}"
+
+
+def json_lines(file: TextFile, stream: BinaryIO) -> Iterator[Line]:
+    """The lines of ``stream`` that are not blank; UserError where there is none."""
+    offset, found = 0, False
+    for number, content in enumerate(stream, 1):
+        if not content.isspace():
+            found = True
+            yield Line(number, offset, content)
+        offset += len(content)
+    if not found:
+        raise UserError(Problem(file.path, f"holds no document: {offset} bytes without a line of JSON.", ("remove it",)))
+
+
+def json_object(file: TextFile, line: Line, example: str, *advice: str) -> dict[str, Any]:
+    """The JSON object of ``line``; ``example`` shows one. Raises UserError, with the place and ``advice``, where it is no JSON."""
+    try:
+        values = json.loads(decoded(file, line.content.rstrip(), line.begin, f"line {line.number}, "))
+    except (ValueError, RecursionError) as error:
+        at = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        what = f"{line.where}: is not JSON: {getattr(error, 'msg', error)}{at}."
+        raise UserError(Problem(file.path, what, ("each line of .jsonl is one whole JSON object", *advice))) from None
+    if not isinstance(values, dict):
+        raise UserError(Problem(file.path, f"{line.where}: is no JSON object.", (f"a line looks like {example}",)))
+    return values
 
 
 def _whole(file: TextFile, stream: BinaryIO, skip: int) -> Iterator[str]:
@@ -51,34 +88,15 @@ def _whole(file: TextFile, stream: BinaryIO, skip: int) -> Iterator[str]:
     content = stream.read()
     if not content:
         raise UserError(Problem(file.path, "is empty: what it unpacks to ends at byte 0.", ("remove it",)))
-    yield _decoded(file, content, 0, "")
+    yield decoded(file, content, 0, "")
 
 
 def _json_lines(file: TextFile, stream: BinaryIO, text_key: str, skip: int) -> Iterator[str]:
-    """Text of each line that is not blank."""
-    offset = found = 0
-    for number, line in enumerate(stream, 1):
-        begin, offset = offset, offset + len(line)
-        if line.isspace():
-            continue
-        found += 1
-        if found > skip:
-            yield _text_of(file, line, number, begin, text_key)
-    if not found:
-        raise UserError(Problem(file.path, f"holds no document: {offset} bytes without a line of JSON.", ("remove it",)))
+    return (_text_of(file, line, text_key) for line in islice(json_lines(file, stream), skip, None))
 
 
-def _text_of(file: TextFile, line: bytes, number: int, begin: int, text_key: str) -> str:
-    where = f"line {number}, byte {begin}"
-    try:
-        values = json.loads(_decoded(file, line.rstrip(), begin, f"line {number}, "))
-    except (ValueError, RecursionError) as error:
-        at = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        what = f"{where}: is not JSON: {getattr(error, 'msg', error)}{at}."
-        fix = ("each line of .jsonl is one whole JSON object", "other text is read from .txt")
-        raise UserError(Problem(file.path, what, fix)) from None
-    if not isinstance(values, dict):
-        raise UserError(Problem(file.path, f"{where}: is no JSON object.", (f'a line looks like {{"{text_key}": "…"}}',)))
+def _text_of(file: TextFile, line: Line, text_key: str) -> str:
+    values, where = json_object(file, line, f'{{"{text_key}": "…"}}', "other text is read from .txt"), line.where
     if text_key not in values:
         fields = [key for key, value in values.items() if isinstance(value, str)]
         near = nearest(text_key, fields, count=1, cutoff=0.6) or fields[:3]
@@ -87,20 +105,22 @@ def _text_of(file: TextFile, line: bytes, number: int, begin: int, text_key: str
     text = values[text_key]
     if not isinstance(text, str):
         raise UserError(Problem(file.path, f"{where}: field {text_key!r} is {json.dumps(text)[:40]}, not text.", ("remove the line",)))
-    if not _is_unicode(text):
+    if not is_unicode(text):
         what = f"{where}: field {text_key!r} has half of a surrogate pair, which is no character."
         raise UserError(Problem(file.path, what, ("write the line again from text that is UTF-8",)))
     return text
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether ``text`` can be written as UTF-8; JSON may escape halves of characters."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
 
 
-def _decoded(file: TextFile, content: bytes, begin: int, where: str) -> str:
+def decoded(file: TextFile, content: bytes, begin: int, where: str) -> str:
+    """``content``, which begins at byte ``begin`` of ``file``, as text; UserError with the byte that is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -109,16 +129,22 @@ def _decoded(file: TextFile, content: bytes, begin: int, where: str) -> str:
         raise UserError(Problem(file.path, what, fix)) from None
 
 
-def _begins_with_line(file: TextFile, compression: str | None, text_key: str) -> bool:
-    """Whether the first line is a whole JSON object with the field, as in corpora that call JSON lines .json."""
-    with _open(file.path) as raw, _unpacked(raw, compression) as stream:
-        with _explained(file, raw, stream):
-            first = stream.readline()
-        try:
-            values = json.loads(first)
-        except (ValueError, RecursionError):
-            return False
-        return isinstance(values, dict) and text_key in values
+def first_object(file: TextFile, compression: str | None) -> dict[str, Any] | None:
+    """The first line where it is a whole JSON object, as in corpora that call JSON lines .json; else None."""
+    with unpacked(file, compression) as (_, stream):
+        first = stream.readline()
+    try:
+        values = json.loads(first)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+@contextmanager
+def unpacked(file: TextFile, compression: str | None) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The file as it lies on the disk, and what it unpacks to; reading past damage raises UserError with the place."""
+    with _open(file.path) as raw, _unpacked(raw, compression) as stream, _explained(file, raw, stream):
+        yield raw, stream
 
 
 def _open(path: str) -> BinaryIO:

@@ -1,6 +1,7 @@
 """The documents of a Parquet file: one text column, row by row."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from primus_app.config.errors import Problem, UserError
@@ -17,6 +18,18 @@ def rows(file: TextFile, column: str, skip: int = 0) -> Iterator[tuple[str, int]
     Raises:
         UserError: the file is broken, has no such column of text, or a row without text, with its number from 0.
     """
+    with opened(file) as table:
+        _check_column(file, table.schema_arrow, column)
+        total = table.metadata.num_rows
+        for row, batch in batches(file, table, [column], skip):
+            for number, text in enumerate(_texts(file, batch.column(0), row, column), row + 1):
+                if number > skip:
+                    yield text, file.size * number // total
+
+
+@contextmanager
+def opened(file: TextFile) -> Iterator[Any]:
+    """pyarrow's ParquetFile. Raises UserError for one that is broken or has no rows."""
     import pyarrow.parquet as parquet
     from pyarrow import ArrowException
 
@@ -25,23 +38,31 @@ def rows(file: TextFile, column: str, skip: int = 0) -> Iterator[tuple[str, int]
     except (ArrowException, OSError) as error:
         raise _broken(file, f"is no whole Parquet file: {_first_line(error)}") from error
     with table:
-        _check_column(file, table.schema_arrow, column)
-        total, row = table.metadata.num_rows, 0
-        if total == 0:
+        if table.metadata.num_rows == 0:
             raise UserError(Problem(file.path, "has no rows.", ("remove it",)))
-        for group in range(table.metadata.num_row_groups):
-            rows_inside = table.metadata.row_group(group).num_rows
-            if row + rows_inside <= skip:
-                row += rows_inside
-                continue
-            try:
-                for batch in table.iter_batches(ROWS, row_groups=[group], columns=[column]):
-                    for text in _texts(file, batch.column(0), row, column):
-                        row += 1
-                        if row > skip:
-                            yield text, file.size * row // total
-            except (ArrowException, OSError) as error:
-                raise _broken(file, f"cannot be read past row {row} (row group {group}): {_first_line(error)}") from error
+        yield table
+
+
+def batches(file: TextFile, table: Any, columns: list[str], skip: int = 0) -> Iterator[tuple[int, Any]]:
+    """(number of its first row from 0, rows of ``columns``); row groups that lie within the first ``skip`` rows are passed over.
+
+    Raises:
+        UserError: the file is damaged, with the row.
+    """
+    from pyarrow import ArrowException
+
+    row = 0
+    for group in range(table.metadata.num_row_groups):
+        rows_inside = table.metadata.row_group(group).num_rows
+        if row + rows_inside <= skip:
+            row += rows_inside
+            continue
+        try:
+            for batch in table.iter_batches(ROWS, row_groups=[group], columns=columns):
+                yield row, batch
+                row += len(batch)
+        except (ArrowException, OSError) as error:
+            raise _broken(file, f"cannot be read past row {row} (row group {group}): {_first_line(error)}") from error
 
 
 def _check_column(file: TextFile, schema: Any, column: str) -> None:

@@ -27,7 +27,7 @@ def text_corpus(data: DataConfig, vocab_size: int, progress: Progress | None = N
         UserError: files or tokenizer are missing or broken, or the tokenizer has ids that a model with ``vocab_size`` rows lacks.
     """
     tokenizer = open_tokenizer(data.tokenizer, data.end_of_document)
-    _check_vocabulary(tokenizer, vocab_size)
+    check_vocabulary(tokenizer, vocab_size)
     files, cache = list_files(paths_of(data)), cache_root(data.cache_dir)
     content = content_digest(files, cache, progress)
     recipe = Recipe(data.text_key, tokenizer, valid_share(data.split))
@@ -54,7 +54,8 @@ def _key(content: str, recipe: Recipe) -> str:
     return blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()
 
 
-def _check_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> None:
+def check_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> None:
+    """Raises UserError where the tokenizer has ids that a model with ``vocab_size`` rows lacks."""
     if tokenizer.vocab_size <= vocab_size:
         return
     what = f"{vocab_size} rows are too few: {tokenizer.name} has token ids from 0 to {tokenizer.vocab_size - 1}."

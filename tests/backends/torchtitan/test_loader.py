@@ -37,7 +37,13 @@ def blend(folder: Path) -> DataConfig:
     return DataConfig(source="indexed", path=paths, weights=[0.2, 0.3, 0.5], cache_dir=str(folder / "cache"))
 
 
-SOURCES = {"mock": lambda folder: DataConfig(source="mock"), "text": text, "blend": blend}
+def instructions(folder: Path) -> DataConfig:
+    lines = [json.dumps({"prompt": "p", "response": f"{number % 7}" * (number % 3 + 1)}) for number in range(200)]
+    (folder / "a.jsonl").write_text("\n".join(lines))
+    return DataConfig(source="instructions", path=str(folder), cache_dir=str(folder / "cache"), packing=False, split=(1.0, 0.0))
+
+
+SOURCES = {"mock": lambda folder: DataConfig(source="mock"), "text": text, "blend": blend, "instructions": instructions}
 
 
 @pytest.fixture(scope="module", params=SOURCES)
@@ -71,7 +77,9 @@ def test_every_division_reads_the_same_samples(prepared: dict[str, Any], ranks: 
 
 def test_labels_are_the_next_tokens(prepared: dict[str, Any]) -> None:
     inputs, labels = next(iter(loader(prepared, 1, 0, 4)))
-    assert torch.equal(inputs["input"][:, 1:], labels[:, :-1])
+    learned = labels[:, :-1] != -100  # torch's own number for a label that does not count.
+    assert learned.all() == (prepared["source"] != "instructions")
+    assert torch.equal(inputs["input"][:, 1:][learned], labels[:, :-1][learned])
     assert inputs["positions"].tolist() == [list(range(SEQ_LEN))] * 4
 
 

@@ -1,0 +1,93 @@
+"""Fine-tuning on both engines: the loss is that of the responses alone, whatever the engine, the layout and the packing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from primus_app.backends.converted_folder import write_folder
+from primus_app.backends.given_weights import find_given
+from primus_app.config.compose import Request
+from primus_app.config.huggingface_export import config_json
+from primus_app.config.load import load_config
+from tests.system.program import Start, rows
+
+pytestmark = pytest.mark.slow
+
+PAIRS = [{"prompt": f"Count to {n % 9}, please" + "!" * (9 - n % 9), "response": "so " * (n % 9) + "done"} for n in range(32)]
+"""53 to 69 tokens, two to a sample of 129; of them 5 to 29 are learnt, so that a mean of means is another number."""
+STEPS = 10
+
+
+def weights(folder: Path) -> Any:
+    """A model of transformers at random weights, as it is in ``folder``."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(1)
+    model = LlamaForCausalLM(LlamaConfig(**config_json(load_config(Request(), hardware="cpu").model, end_of_document=256)))
+    model.save_pretrained(folder)
+    return model.eval()
+
+
+def loss_of_responses(model: Any, pairs: list[dict[str, str]]) -> float:
+    """Each conversation alone: the sum over the responses' bytes and their end, divided by their number."""
+    total, number = 0.0, 0
+    for pair in pairs:
+        before = f"user:\n{pair['prompt']}\n\nassistant:\n".encode()
+        tokens = torch.tensor([*before, *pair["response"].encode(), 256, *b"\n\n"])
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0]
+        losses = torch.nn.functional.cross_entropy(logits[:-1], tokens[1:], reduction="none")
+        learnt = losses[len(before) - 1 :][: len(pair["response"]) + 1]
+        total, number = total + learnt.sum().item(), number + len(learnt)
+    return total / number
+
+
+def test_both_engines_learn_the_responses_alone(start: Start, tmp_path: Path) -> None:
+    model = weights(tmp_path / "weights")
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    common = (
+        "training.stage=post",
+        f"checkpoint.load='{tmp_path}/weights'",
+        "data=instructions",
+        f"data.path='{tmp_path}/chats.jsonl'",
+        f"data.cache_dir='{tmp_path}/cache'",
+        "data.split=[50,50]",
+        "training.seq_len=128",
+        "training.global_batch_size=8",
+        f"training.steps={STEPS}",
+        "training.eval_every=5",
+        "training.eval_steps=1",
+        "optimizer.lr=1e-3",
+        "checkpoint.every=0",
+    )
+    layouts = {
+        "torchtitan": (),
+        "megatron": ("backend=megatron", "training.micro_batch_size=2"),
+        "tp2_dp2": ("parallel=tp2", "cluster.devices_per_node=4", "training.micro_batch_size=1"),
+        "padded": ("data.packing=false", "training.global_batch_size=16"),
+    }
+    found = {}
+    for name, layout in layouts.items():
+        program = start(*common, *layout, exp_name=name)
+        code, output = program.end()
+        assert code == 0, output
+        assert (program.run / "logs/post_trainer/rank-0/info.log").exists()
+        assert f"data            train: 16 examples in {16 if name == 'padded' else 8} samples" in output
+        found[name] = [row[key] for row in rows(program.run) for key in ("loss", "eval_loss") if key in row]
+        assert len(found[name]) == STEPS + 2
+    # Each step reads every example once, so that even packing leaves no trace but in the last digits.
+    for name in layouts:
+        assert found[name] == pytest.approx(found["torchtitan"], rel=1e-5), name
+    assert found["torchtitan"][0] == pytest.approx(loss_of_responses(model, PAIRS[::2]), rel=1e-5)
+    assert found["torchtitan"][STEPS - 1] < found["torchtitan"][0] - 0.5
+
+
+def test_weights_go_out_with_the_template_that_they_learnt(tmp_path: Path) -> None:
+    weights(tmp_path / "weights")
+    given = replace(find_given(tmp_path / "weights", None), chat_template="{{ messages[0].content }}")
+    write_folder(given, "hf", tmp_path / "out", None, lambda done, total: None)
+    assert (tmp_path / "out" / "chat_template.jinja").read_text() == "{{ messages[0].content }}"
