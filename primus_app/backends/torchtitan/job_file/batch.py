@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from primus_app.backends.imported.row import Fate, Row
+from primus_app.backends.imported.setting import setting
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Fate, Row
-from primus_app.backends.torchtitan.job_file.setting import setting
 from primus_app.config.errors import Problem
 from primus_app.plan.neighbours import nearest_multiples, offer
 

@@ -1,4 +1,4 @@
-"""What became of one key of a job file."""
+"""What became of one key of another program's file."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,13 +11,14 @@ class Fate(StrEnum):
     SAME = "same"
     DIFFERS = "differs"
     NO_MEANING = "no meaning here"
+    UNKNOWN = "no such key"
 
 
 @dataclass(frozen=True)
 class Row:
     """What became of one key: ``became`` are overrides, none where our default is the same; ``note`` says what to know about it.
 
-    ``is_default`` where the file does not have the key, and TorchTitan's default is not ours.
+    ``is_default`` where the file does not have the key, and the other program's default is not ours.
     """
 
     key: str
