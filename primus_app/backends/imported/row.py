@@ -1,8 +1,11 @@
 """What became of one key of another program's file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from primus_app.config.suggest import did_you_mean
 
 
 class Fate(StrEnum):
@@ -27,3 +30,8 @@ class Row:
     fate: Fate = Fate.SAME
     note: str = ""
     is_default: bool = False
+
+
+def unknown_row(key: str, value: Any, near: Sequence[str]) -> Row:
+    """A key that the other program has not either, and passes over without a word; ``near`` are those it may have meant."""
+    return Row(key, value, fate=Fate.UNKNOWN, note="; ".join(["Primus passes over it without a word", *did_you_mean(near)]))

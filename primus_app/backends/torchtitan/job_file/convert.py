@@ -1,6 +1,7 @@
 """A job file to one command line of ours, with an account of every key."""
 
 from primus_app.backends.imported.converted import Converted, in_file_order
+from primus_app.backends.imported.machines import machine_overrides
 from primus_app.backends.imported.row import Row
 from primus_app.backends.torchtitan.job_file import batch, keeping, layout, model, schedule
 from primus_app.backends.torchtitan.job_file.read import Job
@@ -36,4 +37,4 @@ def job_rows(job: Job, devices: int | None) -> tuple[list[Row], tuple[str, ...],
         *keeping.other_rows(job),
         *keeping.extension_rows(job),
     ]
-    return rows, batch.device_overrides(ranks), [*model_problems, *rank_problems, *batch_problems]
+    return rows, machine_overrides(ranks.devices), [*model_problems, *rank_problems, *batch_problems]
