@@ -8,6 +8,7 @@ from primus_app.cli.imported import Importer, import_arguments, import_json, pla
 from primus_app.config.compose import Request, hydra_ready
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.load import load_config
+from primus_app.plan.data_files import check_files
 from primus_app.plan.plan import make_plan
 
 PRIMUS = Importer("import-primus", "FILE.yaml", "Primus' default")
@@ -39,17 +40,17 @@ def import_primus(argv: Sequence[str]) -> ExitCode:
 
 def refusals(overrides: Sequence[str]) -> list[Problem]:
     """What the program would say against the command on any machine: files and devices are looked for where it starts."""
-    elsewhere = [text for text in overrides if not text.startswith(("data", "checkpoint.load="))]
-    request = Request((*elsewhere, "data=mock"))
     try:
         with hydra_ready(None):
-            config = load_config(request, hardware="cpu")
+            config = load_config(Request(tuple(overrides)), hardware="cpu")
     except UserError as error:
         return list(error.problems)
     plan = make_plan(config, local_devices=NODE)
+    files = check_files(config.data)
+    wrong = [problem for problem in plan.problems if problem not in files]
     refused = load_backend(config.backend.name).check(config, plan.mesh)
-    if not refused or plan.problems:
-        return [*plan.problems, *refused]
+    if wrong or not refused:
+        return [*wrong, *refused]
     other = next(name for name in ENGINES if name != config.backend.name)
     fix = (f"backend={other} trains it",) if not load_backend(other).check(config, plan.mesh) else ()
     return [Problem(each.where, each.what, (*each.fix, *fix)) for each in refused]

@@ -31,7 +31,8 @@ def convert(experiment: Experiment, devices: int | None = None) -> Converted:
         return Converted((), (), tuple(problems))
     all_rows = [*_outer_rows(experiment), *rows]
     written = {**experiment.outer, **experiment.settings}
-    overrides = tuple(override for row in all_rows for override in row.became)
+    # A later key may say a size anew that the model's preset has said.
+    overrides = {override.partition("=")[0]: override for row in all_rows for override in row.became}.values()
     told = (_from_environment(row, experiment) for row in in_file_order(all_rows, written, megatron.OTHER_NAMES))
     return Converted((*overrides, *cluster), tuple(told), tuple(problems))
 

@@ -30,7 +30,7 @@ def value_problems(path: str, values: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         for problem in wrong_value(f"{path}: {key}", FIELDS[key], value):
             number = isinstance(value, str) and value.replace("e-", "e").replace("e", "", 1).isdigit()
-            fix = (f"YAML reads {value} as text: write {float(value)!r}, or {value.replace('e', '.0e')}",) if number else problem.fix
+            fix = (f"YAML reads {value} as text: write {value.replace('e', '.0e')}",) if number else problem.fix
             yield Problem(problem.where, problem.what, fix)
 
 

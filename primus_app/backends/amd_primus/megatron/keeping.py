@@ -22,13 +22,12 @@ def data_rows(settings: Settings) -> Iterator[Row]:
         if mock:
             yield Row(key, value, fate=Fate.NO_MEANING, note="mock_data takes its place" if value else "")
         elif key == used:
-            yield Row(key, value, corpus(value), note="tokens of another tokenizer than the model's are refused when it starts")
+            yield Row(key, value, corpus(value))
         else:
             lacking = used is None and key == "train_data_path"
             yield Row(key, value, fate=Fate.DIFFERS if lacking or value else Fate.SAME, note=NO_CORPUS if lacking else "")
     yield from _splits(settings, used if not mock else None)
     yield from _documents(settings)
-    yield Row("data_cache_path", settings["data_cache_path"], setting("data.cache_dir", settings["data_cache_path"]))
     yield from _evaluation(settings)
 
 
@@ -51,17 +50,24 @@ def _number(text: str) -> float | None:
 
 
 def _splits(settings: Settings, used: str | None) -> Iterator[Row]:
-    parts = [_number(each) for each in (settings["split"] or "").split(",")]
-    if used == "data_path" and settings["split"] and None not in parts:
+    """Shares for training and validation; a corpus for training alone is whole where nothing is evaluated."""
+    split, evaluates = settings["split"], bool(settings["eval_iters"] and settings["eval_interval"])
+    parts = [_number(each) for each in (split or "").split(",")]
+    if used == "data_path" and split and None not in parts:
         shares = [*(each for each in parts if each is not None), 0.0, 0.0][:3]
-        test = shares[2] > 0
-        note = "there is no test split" if test else ""
-        yield Row("split", settings["split"], setting("data.split", shares[:2]), Fate.DIFFERS if test else Fate.SAME, note)
+        note = "there is no test split" if shares[2] > 0 else ""
+        yield Row("split", split, setting("data.split", shares[:2]), Fate.DIFFERS if note else Fate.SAME, note)
+    elif used == "train_data_path" and not evaluates:
+        yield Row("split", split, setting("data.split", [100.0, 0.0]), note="train_data_path is all for training")
+    elif used == "train_data_path":
+        yield Row("split", split, fate=Fate.DIFFERS, note=OTHER_SPLIT)
     else:
-        yield Row("split", settings["split"], fate=Fate.NO_MEANING, note="has an effect with data_path only")
+        yield Row("split", split, fate=Fate.NO_MEANING, note="has an effect with data_path only")
     for key in ("valid_data_path", "test_data_path"):
         given = bool(settings[key]) and not settings["mock_data"]
         yield Row(key, settings[key], fate=Fate.DIFFERS if given else Fate.SAME, note=OTHER_SPLIT if given else "")
+    cache = settings["data_cache_path"]
+    yield Row("data_cache_path", cache, setting("data.cache_dir", cache) if used else ())
 
 
 def _documents(settings: Settings) -> Iterator[Row]:
