@@ -87,10 +87,14 @@ def read_with_extended(path: str, told: Substituted, environment: Mapping[str, s
 
 
 def in_reach(path: str, kind: str, framework: str, name: str) -> str | None:
-    """The file of a preset: beside the experiment, or in the checkout of Primus that the experiment lies in."""
+    """The file of a preset: beside the experiment, or in the checkout of Primus that the experiment lies in. Experiments are none."""
     folder = Path(path).expanduser().absolute().parent
     places = [folder, *(each / "primus" / "configs" / kind / framework for each in (folder, *folder.parents))]
-    return next((str(place / f"{name}.yaml") for place in places if (place / f"{name}.yaml").is_file()), None)
+    return next((str(file) for place in places if (file := place / f"{name}.yaml").is_file() and not _is_experiment(file)), None)
+
+
+def _is_experiment(file: Path) -> bool:
+    return any(line.startswith("modules:") for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
 
 
 def _short(key: str) -> str:

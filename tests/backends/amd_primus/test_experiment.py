@@ -93,6 +93,12 @@ def test_a_preset_of_a_checkout_is_read_with_all_that_it_extends(tmp_path: Path)
     assert wanted | {"model.vocab_size=1000", "training.seq_len=64"} <= set(converted.overrides)
 
 
+def test_an_experiment_is_no_preset_whatever_its_name(tmp_path: Path) -> None:
+    write(tmp_path, HEAD, "llama3_8B.yaml")
+    converted = convert(read_experiment(write(tmp_path, HEAD, "llama2_7B.yaml"), {"MODEL": "llama3_8B"}))
+    assert "model=llama3_8b" in converted.overrides
+
+
 @pytest.mark.parametrize(
     ("change", "where", "what", "fix"),
     [

@@ -52,7 +52,7 @@ def model_rows(key: str, value: str, base: str | None, settings: Settings) -> It
             of_keys.setdefault(owner, []).append(override)
         else:
             of_preset.append(override)
-            told.append(text)
+            told += [text] if word != "init_std" else []
     note = f"Primus' preset is not the published model, which has {', '.join(told)}" if base and told else ""
     if not base:
         note = f"a preset that is no model of conf/model/: {start} with other sizes, its vocabulary too"
