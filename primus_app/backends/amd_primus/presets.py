@@ -1,14 +1,12 @@
 """The model presets of Primus by name: the model of conf/model/ that each stands for, and what it sets in Megatron's words.
 
-The settings are facts of primus/configs/models/megatron/*.yaml as of the commit in REVISION; what is not here is Primus' own default
+The settings are facts of primus/configs/models/megatron/*.yaml as of commit fd1eeabb; what is not here is Primus' own default
 (fields.py). A preset need not be the published model: Primus' Qwen presets have no biases and its Llama 3.1 does not stretch positions.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-REVISION = "fd1eeabb"
 
 
 @dataclass(frozen=True)

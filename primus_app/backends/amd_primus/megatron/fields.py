@@ -4,11 +4,15 @@ The defaults are facts of primus/configs/modules/megatron/ (pre_trainer.yaml and
 primus/configs/models/megatron/language_model.yaml.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+import pydantic
 
 from primus_app.backends.imported.field import Field
 
 FLAG = (bool, False)
+Size = Annotated[int, pydantic.Field(gt=0)]
+SizeOrNone = Size | None
 Whole = int | None
 Number = float | None
 Text = str | None
@@ -27,11 +31,11 @@ def _fields(**fields: tuple[Any, Any]) -> dict[str, Field]:
 
 
 BATCH = _fields(
-    train_iters=(Whole, 1000),
-    train_samples=(Whole, None),
-    micro_batch_size=(int, 2),
-    global_batch_size=(int, 16),
-    seq_length=(int, 1024),
+    train_iters=(SizeOrNone, 1000),
+    train_samples=(SizeOrNone, None),
+    micro_batch_size=(Size, 2),
+    global_batch_size=(Size, 16),
+    seq_length=(Size, 1024),
     seed=(int, 1234),
 )
 OPTIMIZER = _fields(
@@ -39,11 +43,11 @@ OPTIMIZER = _fields(
     lr=(float, 2.0e-5),
     min_lr=(float, 0.0),
     lr_decay_style=(Style, "cosine"),
-    lr_decay_iters=(Whole, None),
+    lr_decay_iters=(SizeOrNone, None),
     lr_warmup_iters=(int, 40),
     lr_warmup_fraction=(Number, None),
     lr_wsd_decay_style=(WsdStyle, "exponential"),
-    lr_wsd_decay_iters=(Whole, None),
+    lr_wsd_decay_iters=(SizeOrNone, None),
     weight_decay=(float, 0.0),
     adam_beta1=(float, 0.9),
     adam_beta2=(float, 0.999),
@@ -53,17 +57,17 @@ OPTIMIZER = _fields(
 )
 PRECISION = _fields(bf16=(bool, True), fp16=FLAG)
 LAYOUT = _fields(
-    tensor_model_parallel_size=(int, 1),
-    pipeline_model_parallel_size=(int, 1),
-    context_parallel_size=(int, 1),
-    expert_model_parallel_size=(int, 1),
-    expert_tensor_parallel_size=(Whole, None),
+    tensor_model_parallel_size=(Size, 1),
+    pipeline_model_parallel_size=(Size, 1),
+    context_parallel_size=(Size, 1),
+    expert_model_parallel_size=(Size, 1),
+    expert_tensor_parallel_size=(SizeOrNone, None),
     sequence_parallel=(bool, True),
-    virtual_pipeline_model_parallel_size=(Whole, None),
-    num_virtual_stages_per_pipeline_rank=(Whole, None),
-    num_layers_per_virtual_pipeline_stage=(Whole, None),
+    virtual_pipeline_model_parallel_size=(SizeOrNone, None),
+    num_virtual_stages_per_pipeline_rank=(SizeOrNone, None),
+    num_layers_per_virtual_pipeline_stage=(SizeOrNone, None),
     use_distributed_optimizer=(bool, True),
-    num_distributed_optimizer_instances=(int, 1),
+    num_distributed_optimizer_instances=(Size, 1),
     use_torch_fsdp2=FLAG,
     use_megatron_fsdp=FLAG,
     use_custom_fsdp=FLAG,
@@ -92,7 +96,7 @@ KEEPING = _fields(
     async_save=(bool | None, None),
     load=(Text, None),
     pretrained_checkpoint=(Text, None),
-    log_interval=(int, 1),
+    log_interval=(Size, 1),
     stderr_sink_level=(str, "INFO"),
     disable_tensorboard=(bool, True),
     disable_wandb=(bool, True),
@@ -100,15 +104,15 @@ KEEPING = _fields(
     profile=FLAG,
 )
 MODEL = _fields(
-    num_layers=(int, 24),
-    hidden_size=(int, 1024),
-    ffn_hidden_size=(Whole, None),
-    num_attention_heads=(int, 16),
+    num_layers=(Size, 24),
+    hidden_size=(Size, 1024),
+    ffn_hidden_size=(SizeOrNone, None),
+    num_attention_heads=(Size, 16),
     group_query_attention=FLAG,
-    num_query_groups=(Whole, None),
-    kv_channels=(Whole, None),
-    vocab_size=(Whole, None),
-    max_position_embeddings=(Whole, None),
+    num_query_groups=(SizeOrNone, None),
+    kv_channels=(SizeOrNone, None),
+    vocab_size=(SizeOrNone, None),
+    max_position_embeddings=(SizeOrNone, None),
     norm_epsilon=(float, 1e-5),
     untie_embeddings_and_output_weights=(bool, True),
     add_qkv_bias=FLAG,
@@ -123,27 +127,27 @@ MODEL = _fields(
     rope_scaling_factor=(float, 8.0),
     rope_type=(Literal["rope", "yarn"] | None, None),
     rotary_scaling_factor=(float, 1.0),
-    original_max_position_embeddings=(Whole, None),
+    original_max_position_embeddings=(SizeOrNone, None),
     mscale=(float, 1.0),
     mscale_all_dim=(float, 1.0),
     hidden_dropout=(float, 0.1),
     attention_dropout=(float, 0.1),
     init_method_std=(float, 0.02),
     multi_latent_attention=FLAG,
-    q_lora_rank=(Whole, None),
-    kv_lora_rank=(int, 32),
-    qk_head_dim=(int, 128),
-    qk_pos_emb_head_dim=(int, 64),
-    v_head_dim=(int, 128),
-    num_experts=(Whole, None),
+    q_lora_rank=(SizeOrNone, None),
+    kv_lora_rank=(Size, 32),
+    qk_head_dim=(Size, 128),
+    qk_pos_emb_head_dim=(Size, 64),
+    v_head_dim=(Size, 128),
+    num_experts=(SizeOrNone, None),
     moe_layer_freq=(Layers, 1),
-    moe_ffn_hidden_size=(Whole, None),
-    moe_shared_expert_intermediate_size=(Whole, None),
-    moe_router_topk=(int, 2),
+    moe_ffn_hidden_size=(SizeOrNone, None),
+    moe_shared_expert_intermediate_size=(SizeOrNone, None),
+    moe_router_topk=(Size, 2),
     moe_router_score_function=(Score, "softmax"),
     moe_router_pre_softmax=FLAG,
-    moe_router_num_groups=(Whole, None),
-    moe_router_group_topk=(Whole, None),
+    moe_router_num_groups=(SizeOrNone, None),
+    moe_router_group_topk=(SizeOrNone, None),
     moe_router_topk_scaling_factor=(Number, None),
     moe_router_enable_expert_bias=FLAG,
     moe_router_bias_update_rate=(float, 1e-3),

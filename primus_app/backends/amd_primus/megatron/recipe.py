@@ -51,7 +51,10 @@ def optimizer_rows(settings: Settings) -> Iterator[Row]:
         ("adam_eps", "eps"),
         ("clip_grad", "clip_grad_norm"),
     ):
-        yield Row(theirs, settings[theirs], setting(f"optimizer.{ours}", float(settings[theirs])))
+        if theirs == "min_lr" and settings["lr_decay_style"] == "constant":
+            yield Row(theirs, settings[theirs], fate=Fate.NO_MEANING, note="has no effect: the rate stays at lr")
+        else:
+            yield Row(theirs, settings[theirs], setting(f"optimizer.{ours}", float(settings[theirs])))
     yield Row("deterministic_mode", settings["deterministic_mode"], setting("training.deterministic", settings["deterministic_mode"]))
     yield from _schedule(settings)
 
