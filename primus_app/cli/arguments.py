@@ -17,6 +17,7 @@ VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
     "convert": "weights of a run, or of a Hugging Face folder, for other programs: primus convert SRC [DST] --to hf|torchtitan|megatron",
+    "import-primus": "tell an experiment of AMD's Primus as a command: import-primus FILE.yaml",
     "import-titan": "tell a TOML job file of TorchTitan as a command: import-titan FILE.toml",
 }
 """Each verb and what it does."""
@@ -33,11 +34,12 @@ OWN_FLAGS = {
         "--output": "the new folder, as DST; of a run in its directory if not given",
         "--dtype": "fp32 or bf16; if not given as they are: fp32 of a run",
     },
+    "import-primus": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
     "import-titan": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
 
-FILE_VERBS = ("convert", "import-titan")
+FILE_VERBS = ("convert", "import-primus", "import-titan")
 """Verbs on a file or a folder: plain arguments follow, and no Hydra."""
 
 NO_EFFECT = {

@@ -28,6 +28,10 @@ def run_file_verb(verb: str, argv: Sequence[str]) -> int:
         from primus_app.cli.convert import run_convert
 
         return int(run_convert(argv))
+    if verb == "import-primus":
+        from primus_app.cli.import_primus import import_primus
+
+        return int(import_primus(argv))
     from primus_app.cli.import_titan import import_titan
 
     return int(import_titan(argv))

@@ -14,7 +14,7 @@ from primus_app.backends.torchtitan.job_file.fields import FIELDS, OLDER_NAMES, 
 from primus_app.backends.torchtitan.job_file.flavors import DEEPSEEK, LLAMA3, LLAMA3_OLD, MASKED_ENDINGS, QWEN3
 from primus_app.backends.torchtitan.job_file.read import current_name
 from primus_app.backends.torchtitan.native import flatten
-from primus_app.cli.import_titan import command_text
+from primus_app.cli.imported import command_text
 from primus_app.config.compose import Request
 from primus_app.config.errors import UserError
 from primus_app.config.load import load_config

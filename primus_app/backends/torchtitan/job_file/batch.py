@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from primus_app.backends.imported.row import Fate, Row
+from primus_app.backends.imported.setting import setting
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Fate, Row
-from primus_app.backends.torchtitan.job_file.setting import setting
 from primus_app.config.errors import Problem
 from primus_app.plan.neighbours import nearest_multiples, offer
-
-MOST_DEVICES = 8
-"""Devices of a node where the number of all devices is given: as many up to this as divide it."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,3 @@ def _unknown_devices(ranks: Ranks, local: int) -> Problem:
     divided = f" / ({model_parallel})" if model_parallel else ""
     what = f"is local_batch_size {local} x data-parallel ranks = {local} x devices{divided}, and the file does not say how many devices"
     return Problem("training.global_batch_size", what, ("add --devices <how many there are in all>",))
-
-
-def device_overrides(ranks: Ranks) -> tuple[str, ...]:
-    """Nodes and devices, where --devices says how many there are."""
-    if ranks.devices is None:
-        return ()
-    on_a_node = next(each for each in range(min(MOST_DEVICES, ranks.devices), 0, -1) if ranks.devices % each == 0)
-    return (f"cluster.nodes={ranks.devices // on_a_node}", f"cluster.devices_per_node={on_a_node}")

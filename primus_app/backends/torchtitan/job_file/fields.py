@@ -1,19 +1,8 @@
 """The keys of TorchTitan's job files: those of 0.2 with type and default, and the older names of the same things."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
-
-@dataclass(frozen=True)
-class Field:
-    """Type and default of one key of torchtitan 0.2."""
-
-    type: Any
-    default: Any = None
-
-
-NAMES = list[str] | str
-"""A list, or as older files have it, text with commas."""
+from primus_app.backends.imported.field import NAMES, Field
 
 
 def _section(section: str, /, **fields: tuple[Any, Any]) -> dict[str, Field]:

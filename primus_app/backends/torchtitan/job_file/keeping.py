@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from primus_app.backends.imported.row import Fate, Row
+from primus_app.backends.imported.setting import names, native, setting
 from primus_app.backends.torchtitan.job_file.fields import FIELDS
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Fate, Row
-from primus_app.backends.torchtitan.job_file.setting import names, native, setting
 
 RESUME = "the same command with the same exp_name goes on from the newest complete checkpoint, on any layout"
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from primus_app.backends.imported.row import Fate, Row
+from primus_app.backends.imported.setting import names, native, setting
 from primus_app.backends.torchtitan.job_file.batch import Ranks
 from primus_app.backends.torchtitan.job_file.flavors import Flavor
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Fate, Row
-from primus_app.backends.torchtitan.job_file.setting import names, native, setting
 from primus_app.plan.neighbours import count
 
 SCHEDULES = {

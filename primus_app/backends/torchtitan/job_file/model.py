@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from primus_app.backends.imported.row import Fate, Row
+from primus_app.backends.imported.setting import names, setting
 from primus_app.backends.torchtitan.job_file.fields import FIELDS
 from primus_app.backends.torchtitan.job_file.flavors import Flavor, find_flavor
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Fate, Row
-from primus_app.backends.torchtitan.job_file.setting import names, setting
 from primus_app.config.errors import Problem
 
 FORMATS = "only bfloat16 and float32 are trained here"

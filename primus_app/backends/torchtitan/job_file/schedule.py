@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from primus_app.backends.imported.row import Fate, Row
+from primus_app.backends.imported.setting import setting
 from primus_app.backends.torchtitan.job_file.read import Job
-from primus_app.backends.torchtitan.job_file.row import Fate, Row
-from primus_app.backends.torchtitan.job_file.setting import setting
 from primus_app.plan.learning_rate import WSD_DECAY_SHARE
 
 ONE_STEP = "the fall begins one step earlier than TorchTitan's and reaches its end at the last step"

@@ -1,0 +1,1 @@
+"""Configuration files of other programs told in our own settings: what became of each key, one module a program."""
