@@ -3,6 +3,7 @@
 import importlib
 
 from primus_app.backends.megatron.device import DEVICE_PATCHES, UPSTREAM
+from primus_app.backends.megatron.pretrain.hooks import PRETRAIN_PATCHES
 from primus_app.backends.patches import Patch
 
 ROUTER_GEMM_ID = "megatron-router-gemm"
@@ -61,4 +62,5 @@ PATCHES: tuple[Patch, ...] = (
         is_needed=latent_linear_is_needed,
         apply=apply_latent_linear,
     ),
+    *PRETRAIN_PATCHES,
 )
