@@ -32,7 +32,7 @@ class RankContext:
 
 
 class Backend(Protocol):
-    """One engine. ``check`` and ``patches`` are asked before launch and import neither torch nor the engine."""
+    """One engine. ``check``, ``check_machine`` and ``patches`` are asked before launch and import neither torch nor the engine."""
 
     name: str
 
@@ -41,6 +41,14 @@ class Backend(Protocol):
 
         ``mesh`` is the plan's, None where the layout does not come out.
         """
+        ...
+
+    def check_machine(self, config: Config) -> list[Problem]:
+        """What of the engine this machine lacks to train ``config``."""
+        ...
+
+    def prepare(self, config: Config) -> None:
+        """What a rank process needs before the engine is imported for the first time."""
         ...
 
     def patches(self) -> Sequence[Patch]:

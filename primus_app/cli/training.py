@@ -63,6 +63,8 @@ def _check(request: Request, devices: Devices) -> Checked:
         raise UserError(missing, ExitCode.UNFIT_MACHINE)
     if refused:
         raise UserError(refused)
+    if lacking := backend.check_machine(config):
+        raise UserError(lacking, ExitCode.UNFIT_MACHINE)
     if unfit := check_loopback():
         raise UserError(unfit, ExitCode.UNFIT_MACHINE)
     return Checked(request, config, plan, devices)

@@ -48,7 +48,8 @@ def show_plan(arguments: Arguments) -> ExitCode:
     config = load(arguments.request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
     plan = replace(plan, problems=(*plan.problems, *load_problems(arguments.request, config)))
-    refused = load_backend(config.backend.name).check(config, plan.mesh)
+    backend = load_backend(config.backend.name)
+    refused = [*backend.check(config, plan.mesh), *backend.check_machine(config)]
     if "--json" in arguments.flags:
         print(json.dumps({**plan.to_dict(), "refused_by_backend": [str(problem) for problem in refused]}, indent=2))
     else:

@@ -41,6 +41,24 @@ def _is_gfx950(config: Config) -> bool:
     return config.hardware.gfx == "gfx950"
 
 
+def _is_pretrain(config: Config) -> bool:
+    return config.backend.name == "megatron" and config.backend.runner == "pretrain"
+
+
+def _is_divided_pretrain(config: Config) -> bool:
+    return _is_pretrain(config) and config.parallel.tp * config.parallel.cp > 1
+
+
+def _is_deterministic_pretrain(config: Config) -> bool:
+    return _is_pretrain(config) and config.training.deterministic
+
+
+MEGATRON = (
+    Variable("CUDA_DEVICE_MAX_CONNECTIONS", "1", "Megatron-LM's trainer insists on it under tp and cp", _is_divided_pretrain),
+    Variable("NCCL_ALGO", "Ring", "Megatron-LM's trainer insists on a fixed one when deterministic", _is_deterministic_pretrain),
+)
+"""What Megatron-LM's own trainer checks for before it begins."""
+
 ROCM = (
     Variable("HSA_NO_SCRATCH_RECLAIM", "1", "avoids scratch thrash, and a crash with experts", _is_amd),
     Variable("HSA_ENABLE_SDMA", "1", "copies run on the DMA engines", _is_amd),
@@ -59,7 +77,9 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 def rank_environment(config: Config, local_ranks: int, environment: Mapping[str, str] = os.environ) -> list[Given]:
     """The variables that a rank of this node gets, ``local_ranks`` of them on it."""
-    given = [_given(variable.name, variable.value, variable.reason, environment) for variable in ROCM if variable.applies(config)]
+    given = [
+        _given(variable.name, variable.value, variable.reason, environment) for variable in (*ROCM, *MEGATRON) if variable.applies(config)
+    ]
     # A thread that has to wait for a core holds up all others at every barrier, at a cost of tens of times: one core stays free.
     cores = _usable_cores()
     threads = str(max(1, (cores - 1) // local_ranks))

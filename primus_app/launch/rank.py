@@ -35,6 +35,7 @@ def main(run_path: str, attempt: str) -> None:
     )
     backend = load_backend(config.backend.name)
     try:
+        backend.prepare(config)
         apply_patches(config.backend.patches, backend.patches())
         backend.train(context)
     except (Exception, KeyboardInterrupt, SystemExit):

@@ -1,12 +1,15 @@
 """The Megatron-core engine behind the contract of ``backends.base``; imports neither torch nor megatron before training."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_app.backends.base import RankContext
+from primus_app.backends.megatron.device import on_cpu
 from primus_app.backends.megatron.patches import PATCHES
+from primus_app.backends.megatron.pretrain.hooks import Hosting
 from primus_app.backends.megatron.support import check_support
 from primus_app.backends.megatron.translate import (
     data_parallel_settings,
@@ -14,10 +17,12 @@ from primus_app.backends.megatron.translate import (
     parallel_settings,
     transformer_settings,
 )
+from primus_app.backends.megatron.versions import check_installed
 from primus_app.backends.patches import Patch, check_choice
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
+from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.files import write_atomic
 
 if TYPE_CHECKING:
@@ -26,12 +31,21 @@ if TYPE_CHECKING:
 
 
 class MegatronBackend:
-    """Trains with a loop of our own over megatron.core."""
+    """Trains with a loop of our own over megatron.core, or with Megatron-LM's own trainer."""
 
     name = "megatron"
 
     def check(self, config: Config, mesh: Mesh | None) -> list[Problem]:
         return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches())]
+
+    def check_machine(self, config: Config) -> list[Problem]:
+        return list(check_installed(config.backend))
+
+    def prepare(self, config: Config) -> None:
+        """Its megatron goes before the installed one, and the runner decides which corrections are needed."""
+        if config.backend.megatron_path is not None:
+            sys.path.insert(0, str(Path(config.backend.megatron_path).expanduser().absolute()))
+        Hosting.wanted = config.backend.runner == "pretrain"
 
     def patches(self) -> Sequence[Patch]:
         return PATCHES
@@ -42,26 +56,11 @@ class MegatronBackend:
         return check_stored(folder, "checkpoint.load")
 
     def train(self, context: RankContext) -> None:
-        import torch
-
-        from primus_app.backends.megatron.model import engine_imports
-        from primus_app.backends.megatron.trainer import Trainer
-        from primus_app.backends.megatron.world import parallel_world
-        from primus_app.plan.plan import make_plan
-
         plan = make_plan(context.config, local_devices=context.world_size)
-        assert plan.mesh is not None
-        cpu = not torch.cuda.is_available()
-        settings = transformer_settings(context.config, plan.mesh, plan.stages, cpu=cpu, engine=engine_imports())
-        if context.rank == 0:
-            _record(context, plan.mesh, settings)
-        with parallel_world(plan.mesh, context) as device:
-            trainer = Trainer(context, plan, settings, device)
-            try:
-                trainer.begin()
-                trainer.train()
-            finally:
-                trainer.close()
+        if context.config.backend.runner == "pretrain":
+            _host_pretrain(context, plan)
+        else:
+            _train(context, plan)
 
     def open_saved(self, model: ModelConfig, step_folder: Path) -> "Saved":
         from primus_app.backends.megatron.stored import open_step
@@ -77,6 +76,38 @@ class MegatronBackend:
         from primus_app.backends.megatron.stored import write_marks
 
         write_marks(folder)
+
+
+def _train(context: RankContext, plan: Plan) -> None:
+    from primus_app.backends.megatron.model import engine_imports
+    from primus_app.backends.megatron.trainer import Trainer
+    from primus_app.backends.megatron.world import parallel_world
+
+    assert plan.mesh is not None
+    settings = transformer_settings(context.config, plan.mesh, plan.stages, cpu=on_cpu(), engine=engine_imports())
+    if context.rank == 0:
+        _record(context, plan.mesh, settings)
+    with parallel_world(plan.mesh, context) as device:
+        trainer = Trainer(context, plan, settings, device)
+        try:
+            trainer.begin()
+            trainer.train()
+        finally:
+            trainer.close()
+
+
+def _host_pretrain(context: RankContext, plan: Plan) -> None:
+    from primus_app.backends.megatron.model import engine_imports
+    from primus_app.backends.megatron.pretrain.export import as_text
+    from primus_app.backends.megatron.pretrain.row import Source
+    from primus_app.backends.megatron.pretrain.run import run_pretrain
+    from primus_app.backends.megatron.pretrain.table import arguments
+
+    source = Source.of(context.config, plan, cpu=on_cpu(), engine=engine_imports(), hosted=True)
+    if context.rank == 0:
+        context.run.native_dir.mkdir(exist_ok=True)
+        write_atomic(context.run.native_dir / "megatron.args", as_text(arguments(source)))
+    run_pretrain(context, plan, source)
 
 
 def _record(context: RankContext, mesh: Mesh, settings: dict[str, Any]) -> None:

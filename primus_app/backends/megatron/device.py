@@ -16,7 +16,7 @@ def on_cpu() -> bool:
     """Whether there is no accelerator that Megatron could train on; it knows no device but torch.cuda (ROCm's name for its own too)."""
     import torch
 
-    return not torch.cuda.is_available()
+    return getattr(torch.cuda, "_primus_cpu", False) or not torch.cuda.is_available()
 
 
 class NoStream:

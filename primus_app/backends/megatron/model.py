@@ -15,6 +15,7 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
 from primus_app.backends.megatron.attention import CoreAttention
+from primus_app.backends.megatron.device import on_cpu
 from primus_app.backends.megatron.norm import SequenceParallelNorm
 from primus_app.backends.megatron.replicated import ReplicatedLinear
 from primus_app.backends.megatron.translate import model_settings
@@ -31,7 +32,7 @@ LATENT_NORMS = ("q_layernorm", "kv_layernorm", "k_layernorm")
 
 def engine_imports() -> bool:
     """Whether Transformer Engine is there, and an accelerator for it."""
-    return torch.cuda.is_available() and find_spec("transformer_engine") is not None
+    return not on_cpu() and find_spec("transformer_engine") is not None
 
 
 def native(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +62,12 @@ def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *,
         "torch" if own_attention else "Transformer Engine",
     )
     return [_chunk(config, model, seq_len, stage, engine=engine, own_attention=own_attention) for stage in stages]
+
+
+def build_chunk(config: TransformerConfig, model: ModelConfig, seq_len: int, stage: int | None, *, document_mask: bool) -> GPTModel:
+    """The chunk of one virtual stage; None is the only one."""
+    engine = engine_imports()
+    return _chunk(config, model, seq_len, stage, engine=engine, own_attention=not engine or document_mask)
 
 
 def _chunk(

@@ -3,6 +3,7 @@
 from types import ModuleType
 
 from primus_app.backends.megatron.device import DEVICE_PATCHES
+from primus_app.backends.megatron.pretrain.hooks import PRETRAIN_PATCHES
 from primus_app.backends.megatron.upstream import upstream
 from primus_app.backends.megatron.versions import UPSTREAM
 from primus_app.backends.megatron.writer_queue import WRITER_QUEUE
@@ -68,4 +69,5 @@ PATCHES: tuple[Patch, ...] = (
         apply=apply_latent_linear,
     ),
     WRITER_QUEUE,
+    *PRETRAIN_PATCHES,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from primus_app.backends.megatron.model_support import check_model_support
-from primus_app.backends.megatron.versions import installed_version, is_tested, tested_range
+from primus_app.backends.megatron.versions import check_path
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig, ParallelConfig
 from primus_app.plan.mesh import Mesh
@@ -14,7 +14,7 @@ SCHEDULES = ("1f1b", "interleaved")
 def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
     """All refusals, each with the way out; ``mesh`` is None where the layout does not come out anyway."""
     return [
-        *_version(),
+        *check_path(config.backend),
         *check_model_support(config.model),
         *_balancing(config),
         *_schedule(config.parallel),
@@ -23,15 +23,6 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
         *(_optimizer(config.parallel, mesh) if mesh is not None else ()),
         *_native(config),
     ]
-
-
-def _version() -> Iterator[Problem]:
-    found = installed_version()
-    if found is None:
-        yield Problem("backend", "megatron-core is not installed", ("pip install megatron-core", "backend=torchtitan"))
-    elif not is_tested(found):
-        what = f"megatron-core {found} is installed, and this program was tested with {tested_range()}"
-        yield Problem("backend", what, (f"install one of {tested_range()}", "backend=torchtitan"))
 
 
 def _balancing(config: Config) -> Iterator[Problem]:

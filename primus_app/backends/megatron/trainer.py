@@ -45,19 +45,23 @@ class Trainer:
         assert plan.mesh is not None
         assert plan.batch is not None
         self.context, self.config, self.mesh, self.batch, self.device = context, context.config, plan.mesh, plan.batch, device
+        self._build(settings)
+        self._connect()
+        self.step = 0
+        self._open_records()
+
+    def _build(self, settings: dict[str, Any]) -> None:
+        """Model and optimizer of this rank, and which weights it has."""
         self.transformer = transformer_config(settings)
         training = self.config.training
         self.chunks = build_chunks(
             self.transformer, self.config.model, training.seq_len, engine=engine_imports(), document_mask=stops_at_borders(self.config)
         )
         for chunk in self.chunks:
-            chunk.to(device)
+            chunk.to(self.device)
         self.weights = local_weights(self.chunks, self.config.model)
         self.model = self._wrap()
         self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh))), self.model)
-        self._connect()
-        self.step = 0
-        self._open_records()
 
     def _wrap(self) -> list[DistributedDataParallel]:
         settings = DistributedDataParallelConfig(**data_parallel_settings(self.config, self.mesh))
@@ -153,22 +157,31 @@ class Trainer:
     def train(self) -> None:
         """Step after step, with evaluations and checkpoints at their times."""
         self._owed_evaluation()
-        training, checkpoint = self.config.training, self.config.checkpoint
-        last = self.batch.steps
-        self.clock, self.logged = time.perf_counter(), self.step
-        self.data_time = 0.0
-        logger.info("training from step %d to %d", self.step + 1, last)
+        training, last = self.config.training, self.batch.steps
+        self._start_clock()
         while self.step < last:
             self.step += 1
-            loss, norm = self._train_step()
-            if self.step in (1, last) or self.step % self.config.logging.every == 0:
-                self._log(loss, norm)
-            self.checkpoints.look()
-            if checkpoint.every and (self.step % checkpoint.every == 0 or self.step == last):
-                self.clock += self.checkpoints.save(self.step)
+            found, norm = self._train_step()
+            if self._is_logged():
+                self._log(self._mean(found), norm)
+            self._save_if_due()
             if training.eval_every and (self.step % training.eval_every == 0 or self.step == last):
                 self.clock += self._evaluate()
         self.checkpoints.finish()
+
+    def _start_clock(self) -> None:
+        self.clock, self.logged = time.perf_counter(), self.step
+        self.data_time = 0.0
+        logger.info("training from step %d to %d", self.step + 1, self.batch.steps)
+
+    def _is_logged(self) -> bool:
+        return self.step in (1, self.batch.steps) or self.step % self.config.logging.every == 0
+
+    def _save_if_due(self) -> None:
+        every = self.config.checkpoint.every
+        self.checkpoints.look()
+        if every and (self.step % every == 0 or self.step == self.batch.steps):
+            self.clock += self.checkpoints.save(self.step)
 
     def _train_step(self) -> tuple[torch.Tensor | None, float]:
         for chunk in self.model:
@@ -218,8 +231,11 @@ class Trainer:
         dist.all_reduce(total, group=parallel_state.get_data_parallel_group(with_context_parallel=True))
         return (total[0] / total[1]).item()
 
-    def _log(self, found: torch.Tensor | None, norm: float) -> None:
-        loss = self._mean(found)
+    def _rate(self) -> float:
+        """The learning rate of this step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def _log(self, loss: float | None, norm: float) -> None:
         elapsed, steps = time.perf_counter() - self.clock, self.step - self.logged
         tokens = steps * self.batch.tokens_per_step / self.mesh.world
         flops = training_flops_per_token(self.config.model, self.config.training.seq_len)
@@ -228,7 +244,7 @@ class Trainer:
             values = {
                 "loss": loss,
                 "grad_norm": norm,
-                "lr": self.optimizer.param_groups[0]["lr"],
+                "lr": self._rate(),
                 "tokens": self.step * self.batch.tokens_per_step,
                 "step_time_s": elapsed / steps,
                 "data_time_s": self.data_time / steps,

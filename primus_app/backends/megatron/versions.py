@@ -1,29 +1,104 @@
-"""Which versions of megatron-core are known to train right, and what differs between them. Imports no megatron."""
+"""Which megatron is there, which versions are known to train right under which runner. Imports no megatron."""
 
 import re
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
 
-TESTED = ((0, 16),)
-"""Major and minor numbers of the versions that the tests have trained with."""
+from primus_app.config.errors import Problem
+from primus_app.config.schema import BackendConfig
+
+Runner = Literal["core", "pretrain"]
+
+TESTED: dict[Runner, tuple[tuple[int, int], ...]] = {"core": ((0, 16), (0, 17)), "pretrain": ((0, 17),)}
+"""Major and minor numbers of the versions that the tests have trained with, by backend.runner."""
+
+_NUMBER = re.compile(r"^(MAJOR|MINOR|PATCH) *= *(\d+)", re.MULTILINE)
 
 UPSTREAM = "megatron-core 0.16"
 """What the patches are for, in words."""
 
 
-def installed_version() -> str | None:
-    """megatron-core's, None where it is not installed."""
+def installed_version(megatron_path: str | None = None) -> str | None:
+    """That of megatron.core in ``megatron_path``, or of the one that Python would import; None where there is none."""
+    folder = _part("core", megatron_path)
+    if folder is None:
+        return None
+    numbers = dict(_NUMBER.findall(_text(folder / "package_info.py")))
+    if len(numbers) == len(("MAJOR", "MINOR", "PATCH")):
+        return f"{numbers['MAJOR']}.{numbers['MINOR']}.{numbers['PATCH']}"
     try:
         return version("megatron-core")
     except PackageNotFoundError:
         return None
 
 
-def is_tested(found: str) -> bool:
-    """Whether ``found`` is of a tested series."""
+def has_training(megatron_path: str | None = None) -> bool:
+    """Whether megatron.training is there too, with the ``pretrain`` of Megatron-LM."""
+    folder = _part("training", megatron_path)
+    return folder is not None and (folder / "training.py").is_file()
+
+
+def is_tested(found: str, runner: Runner) -> bool:
+    """Whether ``found`` is of a series that ``runner`` was tested with."""
     match = re.match(r"(\d+)\.(\d+)", found)
-    return match is not None and (int(match[1]), int(match[2])) in TESTED
+    return match is not None and (int(match[1]), int(match[2])) in TESTED[runner]
 
 
-def tested_range() -> str:
+def tested_range(runner: Runner) -> str:
     """In words."""
-    return ", ".join(f"{major}.{minor}" for major, minor in TESTED)
+    return ", ".join(f"{major}.{minor}" for major, minor in TESTED[runner])
+
+
+def check_path(backend: BackendConfig) -> Iterator[Problem]:
+    """What is wrong with backend.megatron_path itself."""
+    path = backend.megatron_path
+    if path is not None and _part("core", path) is None:
+        yield Problem("backend.megatron_path", f"{path} holds no megatron/core", ("give the folder that has megatron/ in it: a checkout",))
+
+
+def check_installed(backend: BackendConfig) -> Iterator[Problem]:
+    """What of megatron is missing, or of a version that the runner was not tested with."""
+    path, runner = backend.megatron_path, backend.runner
+    if any(check_path(backend)):
+        return
+    found = installed_version(path)
+    series = TESTED[runner][-1]
+    newest = f"{series[0]}.{series[1]}"
+    if found is None:
+        yield Problem("backend", "megatron-core is not installed", (f'pip install "megatron-core~={newest}.0"', "backend=torchtitan"))
+    elif runner == "pretrain" and not has_training(path):
+        where = path or f"the installed megatron-core {found}"
+        fix = (
+            f"backend.megatron_path=DIR, a checkout of Megatron-LM {newest} or a folder made by "
+            f"`pip install --target DIR --no-deps megatron-core=={newest}.0`",
+            "backend.runner=core needs no megatron.training",
+        )
+        yield Problem("backend.runner", f"pretrain needs megatron.training, which {where} does not have", fix)
+    elif not is_tested(found, runner):
+        what = f"megatron-core {found} {'is at backend.megatron_path' if path else 'is installed'}"
+        what += f", and backend.runner={runner} was tested with {tested_range(runner)}"
+        yield Problem("backend", what, (f"one of {tested_range(runner)}", *_other_runner(found, runner), "backend=torchtitan"))
+
+
+def _other_runner(found: str, runner: Runner) -> tuple[str, ...]:
+    return tuple(f"backend.runner={other}" for other in TESTED if other != runner and is_tested(found, other) and other == "core")
+
+
+def _part(name: str, megatron_path: str | None) -> Path | None:
+    """The folder of megatron.``name``."""
+    if megatron_path is not None:
+        folder = Path(megatron_path).expanduser() / "megatron" / name
+        return folder if folder.is_dir() else None
+    try:
+        spec = find_spec(f"megatron.{name}")
+    except ModuleNotFoundError:
+        return None
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(places[0]) if places else None
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.is_file() else ""

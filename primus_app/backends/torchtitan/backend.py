@@ -31,6 +31,12 @@ class TorchTitanBackend:
     def check(self, config: Config, mesh: Mesh | None) -> list[Problem]:
         return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches()), *_missing_patches(config)]
 
+    def check_machine(self, config: Config) -> list[Problem]:
+        return []
+
+    def prepare(self, config: Config) -> None:
+        pass
+
     def patches(self) -> Sequence[Patch]:
         return PATCHES
 

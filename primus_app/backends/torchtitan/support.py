@@ -1,9 +1,11 @@
 """What of a configuration TorchTitan cannot do: every setting is carried out or refused by name. Imports no torch."""
 
+from collections.abc import Iterator
+
 from primus_app.backends.torchtitan.model_support import check_model_support
 from primus_app.backends.torchtitan.native import check_native
 from primus_app.config.errors import Problem
-from primus_app.config.schema import Config, ModelConfig, ParallelConfig
+from primus_app.config.schema import BackendConfig, Config, ModelConfig, ParallelConfig
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.neighbours import nearest_multiples, offer
 
@@ -17,6 +19,7 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
     return [
         *check_model_support(model, load_balancing=balancing, pp=config.parallel.pp),
         *_sharded_optimizer(config.parallel),
+        *_megatron_only(config.backend),
         *_experts(config, mesh),
         *_context(config),
         *_init(model),
@@ -30,6 +33,14 @@ def _sharded_optimizer(parallel: ParallelConfig) -> list[Problem]:
         return []
     what = "has no effect on backend=torchtitan, which shards the optimizer with the weights"
     return [Problem("parallel.distributed_optimizer", what, ("leave it out and choose parallel=fsdp",))]
+
+
+def _megatron_only(backend: BackendConfig) -> Iterator[Problem]:
+    no_effect = "has no effect on backend=torchtitan"
+    if backend.runner != "core":
+        yield Problem("backend.runner", no_effect, ("leave it out, or choose backend=megatron",))
+    if backend.megatron_path is not None:
+        yield Problem("backend.megatron_path", no_effect, ("leave it out, or choose backend=megatron",))
 
 
 def _experts(config: Config, mesh: Mesh | None) -> list[Problem]:

@@ -32,6 +32,14 @@ class BackendConfig(Section):
     """The engine that trains."""
 
     name: Literal["torchtitan", "megatron"] = how("torchtitan", "The engine.")
+    runner: Literal["core", "pretrain"] = how(
+        "core", "Megatron: core is a training loop of this program over megatron.core, pretrain is Megatron-LM's own in megatron.training."
+    )
+    megatron_path: str | None = how(
+        None,
+        "Megatron: a folder with megatron/ in it, such as a checkout of Megatron-LM, that is used in place of the installed one.",
+        min_length=1,
+    )
     native: dict[str, Any] = how(
         {}, "Further options of the engine by their own dotted names: backend.native.compile.enable=true; see native-options.md."
     )
