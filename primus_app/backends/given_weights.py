@@ -26,6 +26,9 @@ BESIDE_WEIGHTS = (*TOKENIZER_FILES, "generation_config.json")
 """Of a Hugging Face folder, what goes along with its weights."""
 
 
+SOURCES = "a run directory, checkpoints/step-<n> in one, or a folder with config.json and weights"
+
+
 @dataclass(frozen=True)
 class GivenWeights:
     """``dtypes`` are safetensors' words by each weight's name, ``settings`` is config.json, ``files`` go along with the weights.
@@ -50,8 +53,10 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
     Raises:
         UserError: with everything that speaks against them.
     """
-    if is_run_or_step(path) or not (path / "config.json").exists():
+    if is_run_or_step(path):
         return _of_run(find_saved_step(path, step, where=str(path)))
+    if not is_model_folder(path):
+        raise UserError(Problem(str(path), _nothing(path), (f"give {SOURCES}",)))
     if step is not None:
         raise UserError(Problem("--step", f"has no effect: {path} is no run, it holds one model", ("leave it out",)))
     model = model_of(path, str(path))
@@ -67,6 +72,17 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
     settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
     files = tuple(path / name for name in BESIDE_WEIGHTS if (path / name).exists())
     return GivenWeights(path, model, f"{model.name}, {path}", named, dtypes, settings, files)
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether ``path`` is no run, and says what model it holds."""
+    return not is_run_or_step(path) and (path / "config.json").exists()
+
+
+def _nothing(path: Path) -> str:
+    if not path.exists():
+        return "no such folder"
+    return "is a file" if path.is_file() else "is neither a run directory nor a folder with a config.json"
 
 
 def _of_run(step: SavedStep) -> GivenWeights:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from primus_app.backends.converted_folder import check_output, default_output, write_folder
+from primus_app.backends.given_weights import SOURCES, GivenWeights, find_given, is_model_folder
 from primus_app.cli.arguments import OWN_FLAGS
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest
@@ -19,7 +21,6 @@ FORMATS = {
 }
 DTYPES = ("fp32", "bf16")
 USAGE = "primus convert SRC [DST] --to hf|torchtitan|megatron [--step N] [--dtype fp32|bf16]"
-SOURCES = "SRC is a run directory, checkpoints/step-<n> in one, or a folder with config.json and weights"
 
 
 def run_convert(argv: Sequence[str]) -> ExitCode:
@@ -28,22 +29,22 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     Raises:
         UserError: with all mistakes in the arguments; code 3 where there is no room.
     """
-    from primus_app.backends.converted_folder import check_output, default_output, write_folder
-    from primus_app.backends.given_weights import GivenWeights, find_given
 
     arguments = _parse(argv)
     problems = list(_wrong_values(arguments))
     given: GivenWeights | None = None
+    output = _output(arguments)
     if arguments.source is not None:
         number = int(arguments.step) if arguments.step is not None and arguments.step.isdecimal() else None
+        source = Path(arguments.source).expanduser().absolute()
         try:
-            given = find_given(Path(arguments.source).expanduser().absolute(), number)
+            given = find_given(source, number)
         except UserError as error:
             problems += error.problems
-    output = _output(arguments)
+        if output is None and is_model_folder(source):
+            problems.append(Problem("DST", f"is missing: {source} is no run, in which it would have a place", (USAGE,)))
     if output is None and given is not None and arguments.to in FORMATS:
         output = default_output(given, arguments.to)
-        problems += [_no_output(given.folder)] if output is None else []
     problems += check_output(output) if output else []
     if problems or given is None or output is None:
         raise UserError(problems)
@@ -58,10 +59,7 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     return ExitCode.DONE
 
 
-def _types(given: object, arguments: Namespace) -> str:
-    from primus_app.backends.given_weights import GivenWeights
-
-    assert isinstance(given, GivenWeights)
+def _types(given: GivenWeights, arguments: Namespace) -> str:
     known = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
     return f", {arguments.dtype or ' and '.join(sorted({known[dtype] for dtype in given.dtypes.values()}))}"
 
@@ -111,10 +109,6 @@ def _output(arguments: Namespace) -> Path | None:
     return Path(given).expanduser().absolute() if given else None
 
 
-def _no_output(source: Path) -> Problem:
-    return Problem("DST", f"is missing: {source} is no run, in which it would have a place", (USAGE,))
-
-
 def _advice(word: str) -> tuple[str, ...]:
     return (*did_you_mean(nearest(word.partition("=")[0], OWN_FLAGS["convert"])), USAGE)
 
@@ -122,7 +116,7 @@ def _advice(word: str) -> tuple[str, ...]:
 def _wrong_values(arguments: Namespace) -> list[Problem]:
     problems = []
     if arguments.source is None:
-        problems.append(Problem("convert", "needs the weights to convert", (SOURCES, USAGE)))
+        problems.append(Problem("convert", "needs the weights to convert", (f"give {SOURCES}", USAGE)))
     if arguments.destination is not None and arguments.output is not None:
         fix = ("leave one out: --output DIR is another way to say DST",)
         problems.append(Problem("--output", f"is given, and {arguments.destination} too", fix))

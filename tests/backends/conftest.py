@@ -1,6 +1,7 @@
 """Models of conf/model/ and what Hugging Face's transformers makes of them, as the other implementation to agree with."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,63 @@ def model_of() -> Callable[..., ModelConfig]:
 def hf_config_of() -> Callable[[ModelConfig], Any]:
     """``hf_config_of(model)``: transformers' configuration of it."""
     return transformers_config
+
+
+SMALL = {
+    "vocab_size": 320,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.06,
+}
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": {"tie_word_embeddings": True},
+    "qwen2": {},
+    "qwen3": {"head_dim": 24},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16, "norm_topk_prob": True},
+    "deepseek_v2": LATENT | {"q_lora_rank": None, "topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 1.0},
+    "deepseek_v3": LATENT | {"norm_topk_prob": True, "routed_scaling_factor": 2.5},
+}
+
+
+@pytest.fixture(scope="session")
+def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``hf_folder(family)``: a tiny model that transformers has drawn and saved, with a selection bias that is not 0."""
+
+    @cache
+    def make(family: str) -> Path:
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        torch.manual_seed(7)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **(SMALL | FAMILIES[family])))
+        with torch.no_grad():
+            for name, weight in (*model.named_parameters(), *model.named_buffers()):
+                if name.endswith("e_score_correction_bias"):
+                    weight.copy_(torch.linspace(-0.2, 0.2, weight.numel()))
+                elif weight.ndim == 1 and "rotary" not in name:
+                    weight.add_(torch.randn(weight.shape) / 10)  # Norms and biases are not all alike.
+        folder = tmp_path_factory.mktemp("hf") / family
+        model.save_pretrained(folder, max_shard_size="200KB")
+        return folder
+
+    return make

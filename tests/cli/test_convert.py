@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from primus_app.backends.hf_folder import check_output, end_of_document, tokenizer_files
 
+from primus_app.backends.converted_folder import check_output
+from primus_app.backends.given_weights import end_of_document, tokenizer_files
 from primus_app.cli.completion import candidates
 from primus_app.config.schema import DataConfig
 
@@ -14,24 +15,31 @@ Door = Callable[..., Any]
 
 
 def test_all_mistakes_are_told_at_once(door: Door) -> None:
-    answer = door("convert", "nowhere", "--to", "huggingface", "--dtype", "bf61", "--step", "last")
+    answer = door("convert", "/nowhere", "there", "--to", "huggingface", "--dtype", "bf61", "--step", "last", "--output", "here")
     assert answer.code == 2
-    assert [lines[0].partition(":")[0] for lines in answer.problems()] == ["--to", "--dtype", "--step", "nowhere"]
+    assert [lines[0].partition(":")[0] for lines in answer.problems()] == ["--output", "--to", "--dtype", "--step", "/nowhere"]
     assert "did you mean --dtype bf16?" in answer.err
 
 
 def test_nothing_given_says_how_it_is_called(door: Door) -> None:
     answer = door("convert")
     assert answer.code == 2
-    assert "convert: needs the run directory" in answer.err
+    assert "convert: needs the weights to convert" in answer.err
     assert "--to: is missing" in answer.err
-    assert "primus convert <run directory or step folder> --to hf" in answer.err
+    assert "primus convert SRC [DST] --to hf|torchtitan|megatron" in answer.err
 
 
 def test_an_unknown_flag_is_named_without_its_value(door: Door) -> None:
     answer = door("convert", "run", "--to", "hf", "--outptu", "here")
     assert [lines[0] for lines in answer.problems()] == ["--outptu: convert takes no such argument"]
     assert "did you mean --output?" in answer.err
+
+
+def test_a_folder_that_is_no_run_needs_a_place_and_has_no_steps(door: Door, tmp_path: Path) -> None:
+    assert f"{tmp_path}: is neither a run directory nor a folder with a config.json" in door("convert", str(tmp_path), "--to", "hf").err
+    (tmp_path / "config.json").write_text("{}")
+    answer = door("convert", str(tmp_path), "--to", "hf", "--step", "3")
+    assert [lines[0].partition(":")[0] for lines in answer.problems()] == ["--step", "DST"]
 
 
 def test_settings_are_no_arguments(door: Door) -> None:
@@ -51,7 +59,7 @@ def test_the_help_page_and_completion_know_it(door: Door) -> None:
     assert "--dtype" in page
     assert candidates("primus conv") == ["convert"]
     assert candidates("primus convert run --") == ["--dtype", "--output", "--step", "--to"]
-    assert candidates("primus convert run --to ") == ["hf"]
+    assert candidates("primus convert run --to ") == ["hf", "megatron", "torchtitan"]
     assert candidates("primus convert run --dtype b") == ["bf16"]
 
 

@@ -1,6 +1,5 @@
 """Weights out of a checkpoint into transformers, and from there back into TorchTitan."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,9 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from primus_app.config.errors import UserError
+from primus_app.backends.converted_folder import write_folder
+from primus_app.backends.given_weights import GivenWeights
+from primus_app.backends.hf_names import hf_buffers, hf_parameters
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.schema import ModelConfig
 
@@ -52,12 +53,10 @@ def checkpoint(seeded_model: Callable[..., Any], tmp_path: Path) -> Callable[[Mo
     return save
 
 
-def exported(model: ModelConfig, step: Path, folder: Path, dtype: str = "fp32") -> Path:
-    from primus_app.backends.torchtitan.export import Exporter
-
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config_json(model)))
-    Exporter(model, step, dtype).write(folder)
+def exported(model: ModelConfig, step: Path, folder: Path) -> Path:
+    dtypes = {weight.name: "F32" for weight in (*hf_parameters(model), *hf_buffers(model))}
+    given = GivenWeights(step, model, "a step", "step-1", dtypes, config_json(model), ())
+    write_folder(given, "hf", folder, None, lambda done, total: None)
     return folder
 
 
@@ -140,55 +139,3 @@ def _same(found: torch.nn.Module, expected: torch.nn.Module) -> None:
     states, wanted = found.state_dict(), expected.state_dict()
     assert states.keys() == wanted.keys()
     assert [name for name in wanted if not torch.equal(states[name], wanted[name])] == []
-
-
-def test_several_files_hold_what_one_would(model_of: Any, checkpoint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from safetensors.torch import load_file
-
-    from primus_app.backends.torchtitan import export
-
-    model = model_of("qwen3_moe_tiny")
-    _, step = checkpoint(model)
-    whole = load_file(exported(model, step, tmp_path / "one") / "model.safetensors")
-    monkeypatch.setattr(export, "FILE_BYTES", 1_000_000)
-    folder = exported(model, step, tmp_path / "several")
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
-    files = sorted(folder.glob("*.safetensors"))
-    assert [file.name for file in files] == [f"model-{number:05}-of-{len(files):05}.safetensors" for number in range(1, len(files) + 1)]
-    assert all(file.stat().st_size < 1_050_000 for file in files)
-    divided = {file.name: load_file(file) for file in files}
-    assert index["weight_map"] == {name: file for file, tensors in divided.items() for name in tensors}
-    assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in whole.values())
-    assert whole.keys() == index["weight_map"].keys()
-    assert all(torch.equal(divided[file][name], whole[name]) for name, file in index["weight_map"].items())
-    with_transformers(folder)
-
-
-def test_bf16_rounds_the_weights_and_keeps_the_selection_bias(model_of: Any, checkpoint: Any, tmp_path: Path) -> None:
-    from safetensors.torch import load_file
-
-    model = model_of("deepseek_v3_tiny")
-    _, step = checkpoint(model)
-    full = load_file(exported(model, step, tmp_path / "full") / "model.safetensors")
-    half = load_file(exported(model, step, tmp_path / "half", "bf16") / "model.safetensors")
-    for name, tensor in full.items():
-        bias = name.endswith("e_score_correction_bias")
-        assert torch.equal(half[name], tensor if bias else tensor.bfloat16()), name
-
-
-def test_a_damaged_checkpoint_is_named(model_of: Any, checkpoint: Any, tmp_path: Path) -> None:
-    model = model_of("llama_tiny")
-    _, step = checkpoint(model)
-    (step / "__0_0.distcp").write_bytes(b"broken")
-    with pytest.raises(UserError) as caught:
-        exported(model, step, tmp_path / "hf")
-    assert str(step) in str(caught.value)
-    assert "--step" in str(caught.value)
-    assert "\n\n" not in str(caught.value)
-
-
-def test_parts_are_divided_in_order_and_a_large_one_is_alone() -> None:
-    from primus_app.backends.torchtitan.export import Part, divide
-
-    parts = [Part(str(size), (), {str(size): size}) for size in (3, 4, 20, 5, 5)]
-    assert [[part.num_bytes for part in file] for file in divide(parts, 10)] == [[3, 4], [20], [5, 5]]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from primus_app.backends.given_weights import find_given
 from primus_app.config.errors import UserError
 from primus_app.config.huggingface import load_huggingface
 from primus_app.config.schema import ModelConfig
@@ -90,7 +91,7 @@ def source(train: Callable[..., Path]) -> Source:
     def make(name: str) -> tuple[Path, Path]:
         run = train(name, f"model={name}", "training.steps=3", "training.eval_every=3", "training.eval_steps=1", *SOURCES[name])
         folder = run.parent / "folders" / name
-        done = primus("convert", str(run), "--to", "hf", "--output", str(folder))
+        done = primus("convert", str(run), str(folder), "--to", "hf")
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"checkpoint.load={folder}" in done.stdout
         return run, folder
@@ -181,15 +182,16 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def test_a_disk_without_room_is_refused_and_stays_clean(source: Source, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from primus_app.backends import hf_folder
+@pytest.mark.parametrize("target", ["hf", "torchtitan", "megatron"])
+def test_a_disk_without_room_is_refused_and_stays_clean(target: str, source: Source, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from primus_app.backends import converted_folder
 
-    step = find_saved_step(source("llama_tiny")[0], where="test")
+    given = find_given(source("llama_tiny")[0], None)
     with pytest.raises(UserError, match=r"the weights need 0\.02 GiB, and 1\.0 MiB of 1\.0 MiB free"):
-        hf_folder.write_folder(step, disk / "new", "fp32")
-    monkeypatch.setattr(hf_folder, "_require_room", lambda *given: None)  # as if it had filled up meanwhile
+        converted_folder.write_folder(given, target, disk / "new", None, lambda done, total: None)
+    monkeypatch.setattr(converted_folder, "_require_room", lambda *given: None)  # as if it had filled up meanwhile
     with pytest.raises(UserError, match="No space left on device") as caught:
-        hf_folder.write_folder(step, disk / "new", "fp32")
+        converted_folder.write_folder(given, target, disk / "new", None, lambda done, total: None)
     assert caught.value.code == 3
     assert list(disk.iterdir()) == []
 
