@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.program import SMALL, Forge, Program, Start, environment, last_of_each
+from tests.system.program import SMALL, Forge, Program, Start, environment, events, last_of_each
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def _start(*overrides: str, workspace: Path | None = None, exp_name: str = "run", cwd: Path | None = None) -> Program:
         place = workspace or tmp_path / "work space"
         arguments = [*last_of_each([*SMALL, *overrides]), f"workspace='{place}'", f"exp_name={exp_name}"]
+        run = place / "primus" / "ada" / exp_name
+        before = events(run).count("started")
         process = subprocess.Popen(
             [sys.executable, "-m", "primus_app", *arguments],
             stdout=subprocess.PIPE,
@@ -34,7 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             cwd=cwd or tmp_path,
             env=environment(),
         )
-        program = Program(process, place / "primus" / "ada" / exp_name)
+        program = Program(process, run, before)
         started.append(program)
         return program
 

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from primus_app.run.checkpoints import complete_checkpoints, unfinished_checkpoints
-from tests.system.program import TIMEOUT_S, Program, gone, rows
+from tests.system.program import TIMEOUT_S, Program, events, gone, rows
 
 Moment = Callable[[Path], bool]
 """Whether the run whose directory it is given is in this moment now."""
@@ -19,7 +19,7 @@ SETTINGS = (
     f"training.steps={STEPS}",
     f"checkpoint.every={CHECKPOINT_EVERY}",
     f"training.eval_every={EVAL_EVERY}",
-    "training.eval_steps=8",
+    "training.eval_steps=20",
     "training.global_batch_size=8",
     "optimizer.lr=1e-3",
 )
@@ -63,7 +63,7 @@ def kill_at(program: Program, moment: Moment) -> None:
     """Kill the launcher, the agent and the ranks in ``moment``; fails the test when the run ends without having been seen in it."""
     end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end and program.process.poll() is None:
-        if moment(program.run) and _killed(program, moment):
+        if _has_begun(program, moment) and moment(program.run) and _killed(program, moment):
             program.process.communicate()
             return
         time.sleep(0.001)
@@ -83,6 +83,15 @@ def _killed(program: Program, moment: Moment) -> bool:
         process.kill()
     assert gone(tree)
     return True
+
+
+def _has_begun(program: Program, moment: Moment) -> bool:
+    """Whether what is seen is this start's doing: until it goes on, the files are as the last one left them."""
+    seen = events(program.run)
+    starts = [place for place, event in enumerate(seen) if event == "started"]
+    if len(starts) == program.starts_before:
+        return False
+    return moment is warming_up or len(starts) == 1 or "resumed" in seen[starts[-1] :]
 
 
 def _last(run: Path) -> int:

@@ -30,6 +30,8 @@ class Program:
 
     process: "subprocess.Popen[str]"
     run: Path
+    starts_before: int = 0
+    """How often ranks had been started in this run directory before."""
 
     def wait_for_step(self, step: int) -> None:
         """Until metrics.jsonl has ``step``; fails the test when the program ends before."""
@@ -91,7 +93,10 @@ def status(run: Path) -> dict[str, Any]:
 
 
 def events(run: Path) -> list[str]:
-    return [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()]
+    """Of the complete lines of events.jsonl."""
+    file = run / "events.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line)["event"] for line in text.split("\n")[:-1]]
 
 
 def gone(processes: list[psutil.Process], timeout_s: float = 15) -> bool:

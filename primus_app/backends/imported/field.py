@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import pydantic
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -20,6 +21,9 @@ class Field:
     type: Any
     default: Any = None
 
+
+Size = Annotated[int, pydantic.Field(gt=0)]
+"""A number of things of which there is at least one."""
 
 NAMES = list[str] | str
 """A list, or text with commas."""

@@ -145,8 +145,10 @@ def test_files_that_are_no_experiment(text: str, what: str, tmp_path: Path) -> N
 
 
 def test_wrong_values_all_at_once(tmp_path: Path) -> None:
-    file = write(tmp_path, HEAD + "      lr: 1e-5\n      train_iters: many\n      lr_decay_style: cosin\n      sequence_parallel: 1\n")
+    wrong = {"lr": "1e-5", "train_iters": "many", "lr_decay_style": "cosin", "num_attention_heads": "0"}
+    settings = {**wrong, "sequence_parallel": "1"}  # Megatron takes 0 and 1 for a truth.
+    file = write(tmp_path, HEAD + "".join(f"      {key}: {value}\n" for key, value in settings.items()))
     problems = {problem.where.rpartition(" ")[2]: problem for problem in convert(read_experiment(file, {})).problems}
-    assert set(problems) == {"lr", "train_iters", "lr_decay_style"}
+    assert set(problems) == set(wrong)
     assert problems["lr"].fix == ("YAML reads 1e-5 as text: write 1.0e-5",)
     assert problems["lr_decay_style"].fix == ("did you mean cosine?",)

@@ -326,6 +326,7 @@ def test_the_tables_agree_with_themselves() -> None:
     assert {key for keys in DETERMINED.values() for key in keys} <= set(MODEL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("style", "schedule"), [("cosine", "cosine"), ("linear", "linear"), ("constant", "constant")])
 def test_the_rates_are_megatrons_one_step_earlier(style: str, schedule: str, tmp_path: Path) -> None:
     """Against Megatron's own scheduler, which counts the steps that are done: its first step has the rate of step 0."""

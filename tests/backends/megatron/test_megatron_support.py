@@ -7,7 +7,6 @@ import pytest
 
 import primus_app
 from primus_app.backends.base import load_backend
-from primus_app.backends.megatron import versions
 from primus_app.backends.megatron.support import check_support
 from primus_app.config.compose import Request
 from primus_app.config.errors import Problem
@@ -99,17 +98,18 @@ def test_what_it_can_do_is_not_refused(overrides: tuple[str, ...]) -> None:
     assert refused(*overrides) == []
 
 
-def test_a_version_that_was_not_tested_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("primus_app.backends.megatron.support.installed_version", lambda: "0.14.2")
-    found = refused()
+def test_a_version_that_was_not_tested_is_refused(tmp_path: Path) -> None:
+    core = tmp_path / "megatron" / "core"
+    core.mkdir(parents=True)
+    (core / "package_info.py").write_text("MAJOR = 0\nMINOR = 14\nPATCH = 2\n")
+    config = load_config(Request(("backend=megatron", f"backend.megatron_path='{tmp_path}'")), hardware="cpu")
+    found = load_backend("megatron").check_machine(config)
     assert [problem.where for problem in found] == ["backend"]
     assert "0.14.2" in found[0].what
 
 
 def test_the_installed_version_was_tested() -> None:
-    found = versions.installed_version()
-    assert found is not None
-    assert versions.is_tested(found)
+    assert load_backend("megatron").check_machine(load_config(Request(("backend=megatron",)), hardware="cpu")) == []
 
 
 def test_what_its_checkpoints_hang_without_is_asked_for() -> None:

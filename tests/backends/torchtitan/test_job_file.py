@@ -459,6 +459,10 @@ MISTAKES: list[tuple[str, list[tuple[str, str, str]]]] = [
     ("[training]\nsteps = 5\nzzz = 5\n", [("training.zzz", "no such key", "leave it out")]),
     ('[training]\nsteps = "many"\n', [("training.steps", "'many' is not allowed; it takes a whole number", "")]),
     ("[training]\nsteps = true\n", [("training.steps", "true is not allowed", "")]),
+    (
+        "[parallelism]\ntensor_parallel_degree = 0\n",
+        [("parallelism.tensor_parallel_degree", "0 is not allowed; it takes a whole number above 0", "")],
+    ),
     ('[lr_scheduler]\ndecay_type = "cosin"\n[training]\nsteps = 1\n', [("lr_scheduler.decay_type", "one of linear, sqrt", "cosine?")]),
     (
         "[training]\nbatch_size = 1\nlocal_batch_size = 2\n",

@@ -79,6 +79,8 @@ REFUSED = (
     "parallel=ep2 parallel.dp_replicate=2 parallel.dp_shard=1 cluster.devices_per_node=2 model=qwen3_moe_tiny",
     "model.tie_word_embeddings=true parallel=pp2 cluster.devices_per_node=2",
     "parallel.distributed_optimizer=true",
+    "backend.runner=pretrain",
+    "backend.megatron_path=/nowhere",
     "training.load_balancing=aux_loss model=qwen3_moe_tiny",
     "training.load_balancing=expert_bias",
     "backend.native.training.seq_len=7",
@@ -99,6 +101,14 @@ REFUSED = (
     "data.text_key=content",
     "data.end_of_document=x",
     "data.weights=[1,2]",
+    "data.prompt_key=question",
+    "data.response_key=answer",
+    "data.messages_key=chat",
+    "data.chat_template=plain",
+    "data.packing=false",
+    "data.too_long=drop",
+    "training.stage=post",
+    "data=instructions data.path=/",
     "data=text data.path=/ data.weights=[1]",
     "model=mixtral_8x7b",
     "model=gpt_oss_20b",
@@ -120,6 +130,13 @@ ELSEWHERE = {
     "data.text_key": "data/text/source.py",
     "data.tokenizer": "data/text/source.py",
     "data.end_of_document": "data/text/source.py",
+    "data.prompt_key": "data/instructions/source.py",
+    "data.response_key": "data/instructions/source.py",
+    "data.messages_key": "data/instructions/source.py",
+    "data.chat_template": "data/instructions/find_template.py",
+    "data.packing": "data/instructions/source.py",
+    "data.too_long": "data/instructions/source.py",
+    "training.stage": "launch/rank.py",
     "checkpoint.load": "backends/initial_weights.py",
     "checkpoint.load_digest": "backends/initial_weights.py",
     "cluster.nodes": "plan/mesh.py",
@@ -175,7 +192,7 @@ def test_every_key_of_the_schema_is_looked_at() -> None:
     chosen = {word for word in typed if "." not in word}
     looked_at = {*typed, *ELSEWHERE, *(f"{group}.name" for group in (*chosen, "backend", "cluster", "optimizer"))}
     left = [key for key in schema_leaves() if key not in looked_at and not key.startswith(("model.", "hardware.", "backend.native"))]
-    only_one_value = {"training.stage", "precision.params", "precision.grads", "precision.optimizer_states"}
+    only_one_value = {"precision.params", "precision.grads", "precision.optimizer_states"}
     by_group = {"data.source", "precision.compute", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.dp_shard"}
     assert set(left) - only_one_value - by_group == set()
 

@@ -187,11 +187,12 @@ def test_every_trap_names_a_test_that_is_there() -> None:
         assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
 
 
-def test_the_table_of_keys_has_every_key() -> None:
-    """Our key to TorchTitan's option: no key of the engine's sections is left out."""
+@pytest.mark.parametrize("title", ["## Our keys as TorchTitan's options", "## Our keys as Megatron's settings"])
+def test_the_table_of_keys_has_every_key(title: str) -> None:
+    """Our key to the engine's option: no key of the engine's sections is left out."""
     from primus_app.config.kinds import schema_leaves
 
-    page = (ROOT / "docs/backends.md").read_text().partition("## Our keys as TorchTitan's options")[2].partition("\n## ")[0]
+    page = (ROOT / "docs/backends.md").read_text().partition(title)[2].partition("\n## ")[0]
     sections = ("training.", "optimizer.", "precision.", "parallel.", "checkpoint.", "logging.")
     names = set(re.findall(r"`([\w.]+)`", page))
     missing = [key for key in schema_leaves() if key.startswith(sections) and key not in names]

@@ -4,14 +4,11 @@ The defaults are facts of primus/configs/modules/megatron/ (pre_trainer.yaml and
 primus/configs/models/megatron/language_model.yaml.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import pydantic
-
-from primus_app.backends.imported.field import Field
+from primus_app.backends.imported.field import Field, Size
 
 FLAG = (bool, False)
-Size = Annotated[int, pydantic.Field(gt=0)]
 SizeOrNone = Size | None
 Whole = int | None
 Number = float | None

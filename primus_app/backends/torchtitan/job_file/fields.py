@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from primus_app.backends.imported.field import NAMES, Field
+from primus_app.backends.imported.field import NAMES, Field, Size
 
 
 def _section(section: str, /, **fields: tuple[Any, Any]) -> dict[str, Field]:
@@ -27,23 +27,23 @@ FIELDS: dict[str, Field] = {
     **_section("optimizer", early_step_in_backward=FLAG),
     **_section("lr_scheduler", warmup_steps=(int, 200), total_steps=(int, None), decay_ratio=(float, None)),
     **_section("lr_scheduler", decay_type=(Literal["linear", "sqrt", "cosine"], "linear"), min_lr_factor=(float, 0.0)),
-    **_section("training", dataset=(str, "c4_test"), dataset_path=(str, None), local_batch_size=(int, 8), global_batch_size=(int, -1)),
+    **_section("training", dataset=(str, "c4_test"), dataset_path=(str, None), local_batch_size=(Size, 8), global_batch_size=(int, -1)),
     **_section("training", seq_len=(int, 2048), max_norm=(float, 1.0), steps=(int, 10000), enable_cpu_offload=FLAG),
     **_section("training", dtype=(Literal["bfloat16", "float32"], "float32")),
     **_section("training", mixed_precision_param=(Literal["bfloat16", "float32"], "bfloat16")),
     **_section("training", mixed_precision_reduce=(Literal["float32"], "float32"), gc_freq=(int, 50), gc_debug=FLAG),
     **_section("training.dataloader", **DATALOADER),
-    **_section("parallelism", data_parallel_replicate_degree=(int, 1), data_parallel_shard_degree=(int, -1)),
+    **_section("parallelism", data_parallel_replicate_degree=(Size, 1), data_parallel_shard_degree=(int, -1)),
     **_section("parallelism", fsdp_reshard_after_forward=(Literal["default", "always", "never"], "default")),
-    **_section("parallelism", tensor_parallel_degree=(int, 1), disable_loss_parallel=FLAG, enable_async_tensor_parallel=FLAG),
-    **_section("parallelism", pipeline_parallel_degree=(int, 1), module_fqns_per_model_part=(list[list[str]], None)),
+    **_section("parallelism", tensor_parallel_degree=(Size, 1), disable_loss_parallel=FLAG, enable_async_tensor_parallel=FLAG),
+    **_section("parallelism", pipeline_parallel_degree=(Size, 1), module_fqns_per_model_part=(list[list[str]], None)),
     **_section("parallelism", pipeline_parallel_first_stage_less_layers=(int, 1), pipeline_parallel_last_stage_less_layers=(int, 1)),
-    **_section("parallelism", pipeline_parallel_layers_per_stage=(int, None), pipeline_parallel_schedule=(str, "1F1B")),
-    **_section("parallelism", pipeline_parallel_schedule_csv=(str, ""), pipeline_parallel_microbatch_size=(int, 1)),
+    **_section("parallelism", pipeline_parallel_layers_per_stage=(Size | None, None), pipeline_parallel_schedule=(str, "1F1B")),
+    **_section("parallelism", pipeline_parallel_schedule_csv=(str, ""), pipeline_parallel_microbatch_size=(Size, 1)),
     **_section("parallelism", pipeline_parallel_expert_parallel_overlap=(bool, True), pipeline_parallel_split_points=(NAMES, [])),
-    **_section("parallelism", context_parallel_degree=(int, 1), context_parallel_load_balancer=(str, "headtail")),
+    **_section("parallelism", context_parallel_degree=(Size, 1), context_parallel_load_balancer=(str, "headtail")),
     **_section("parallelism", context_parallel_rotate_method=(Literal["allgather", "alltoall"], "allgather")),
-    **_section("parallelism", expert_parallel_degree=(int, 1), expert_tensor_parallel_degree=(int, 1)),
+    **_section("parallelism", expert_parallel_degree=(Size, 1), expert_tensor_parallel_degree=(Size, 1)),
     **_section("parallelism", expert_parallel_comm_backend=(str, "standard"), enable_compiled_autograd=FLAG),
     **_section("checkpoint", enable=FLAG, folder=(str, "checkpoint"), interval=(int, 500), enable_ft_dataloader_checkpoints=(bool, True)),
     **_section("checkpoint", initial_load_path=(str, None), initial_load_model_only=(bool, True), initial_load_in_hf=FLAG),
@@ -71,7 +71,7 @@ FIELDS: dict[str, Field] = {
     **_section("fault_tolerance", should_quantize=FLAG, fragment_sync_delay=(int, 0), fragment_update_alpha=(float, 0.0)),
     **_section("fault_tolerance", module_fqns_per_model_fragment=(list[list[str]], []), num_fragments=(int, 1)),
     **_section("experimental", custom_import=(str, ""), custom_args_module=(str, "")),
-    **_section("validation", enable=FLAG, dataset=(str, "c4_validation"), dataset_path=(str, None), local_batch_size=(int, 8)),
+    **_section("validation", enable=FLAG, dataset=(str, "c4_validation"), dataset_path=(str, None), local_batch_size=(Size, 8)),
     **_section("validation", seq_len=(int, 2048), freq=(int, 10), steps=(int, -1)),
     **_section("validation.dataloader", **DATALOADER),
     **_section("debug", seed=(int, None), deterministic=FLAG, deterministic_warn_only=FLAG, moe_force_load_balance=FLAG),
