@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +16,7 @@ from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters and FLOPs, and what would not work; starts nothing",
+    "export": "print a configuration as arguments of Megatron-LM: primus export backend=megatron --to args",
     "convert": "weights of a run, or of a Hugging Face folder, for other programs: primus convert SRC [DST] --to hf|torchtitan|megatron",
     "import-primus": "tell an experiment of AMD's Primus as a command: import-primus FILE.yaml",
     "import-titan": "tell a TOML job file of TorchTitan as a command: import-titan FILE.toml",
@@ -28,6 +29,7 @@ SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "works
 OWN_FLAGS = {
     "train": {},
     "plan": {"--json": "print the plan as JSON"},
+    "export": {"--to": "the format: args, one argument a line, to be put after a command"},
     "convert": {
         "--to": "the format: hf (a Hugging Face folder), torchtitan or megatron",
         "--step": "a saved step of a run; the newest if not given",
@@ -38,6 +40,9 @@ OWN_FLAGS = {
     "import-titan": {"--devices": "all devices that it runs on: --devices 64", "--json": "print the command and every key as JSON"},
 }
 """Flags of our own by verb; read before Hydra's and never abbreviated."""
+
+VALUE_FLAGS = {"export": ("--to",)}
+"""Those of OWN_FLAGS that a value follows, of verbs on a configuration."""
 
 FILE_VERBS = ("convert", "import-primus", "import-titan")
 """Verbs on a file or a folder: plain arguments follow, and no Hydra."""
@@ -55,6 +60,7 @@ class Arguments:
 
     verb: str
     flags: frozenset[str]
+    values: Mapping[str, str]
     hydra: Namespace
     hydra_argv: tuple[str, ...]
     request: Request
@@ -90,15 +96,34 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         UserError: for an unknown verb or flag, a flag without effect, a verb in the wrong place.
     """
     verb, rest = split_verb(argv)
+    values, rest = _take_values(rest, VALUE_FLAGS.get(verb, ()))
     flags = frozenset(word for word in rest if word in OWN_FLAGS[verb])
     rest = [word for word in rest if word not in flags]
     hydra = _hydra_arguments(rest, verb)
     folder = str(Path(hydra.config_dir).expanduser().absolute()) if hydra.config_dir else None
     request = Request(tuple(hydra.overrides), (hydra.config_name or "config").removesuffix(".yaml"), folder)
-    arguments = Arguments(verb, flags, hydra, tuple(rest), request)
+    arguments = Arguments(verb, flags, values, hydra, tuple(rest), request)
     if problems := [*_without_effect(arguments), *_misplaced_verbs(arguments), *_given_twice(request), *folder_problems(request)]:
         raise UserError(problems)
     return arguments
+
+
+def _take_values(words: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The values of the flags ``names``, written ``--to args`` or ``--to=args``, and the other words."""
+    values: dict[str, str] = {}
+    rest, left = [], list(words)
+    while left:
+        name, equals, value = left[0].partition("=")
+        word = left.pop(0)
+        if name not in names:
+            rest.append(word)
+            continue
+        if name in values:
+            raise UserError(Problem(name, "is given twice", ("leave one out",)))
+        if not equals and (not left or left[0].startswith("-")):
+            raise UserError(Problem(name, "needs a value"))
+        values[name] = value if equals else left.pop(0)
+    return values, rest
 
 
 def _hydra_arguments(rest: Sequence[str], verb: str) -> Namespace:
@@ -141,9 +166,11 @@ def _without_effect(arguments: Arguments) -> Iterator[Problem]:
             yield Problem(flag, what, (fix,))
     if (hydra.package or hydra.resolve) and not hydra.cfg:
         yield Problem("--package" if hydra.package else "--resolve", "has no effect without --cfg", ("add --cfg job",))
+    if hydra.multirun and arguments.verb == "export":
+        yield Problem("--multirun", "has no effect on export, which prints one configuration", ("leave it out",))
     if hydra.multirun and arguments.wants_hydra:
         yield Problem("--multirun", "has no effect where Hydra shows the configuration", ("leave it out and give each key one value",))
-    for flag in sorted(arguments.flags if arguments.wants_hydra else ()):
+    for flag in sorted((*arguments.flags, *arguments.values) if arguments.wants_hydra else ()):
         yield Problem(flag, "has no effect where Hydra shows the configuration", ("leave it out",))
 
 

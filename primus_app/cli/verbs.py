@@ -11,12 +11,16 @@ from primus_app.launch.devices import detect_devices
 
 def run_verb(arguments: Arguments) -> int:
     """Carry out the verb; the exit code."""
-    if arguments.hydra.multirun:
+    if arguments.hydra.multirun and arguments.verb != "export":
         from primus_app.cli.sweep import run_sweep
 
         return int(run_sweep(arguments))
     if arguments.verb == "plan":
         return int(show_plan(arguments))
+    if arguments.verb == "export":
+        from primus_app.cli.export import run_export
+
+        return int(run_export(arguments))
     from primus_app.cli.training import check_training, record_and_run
 
     return int(record_and_run(check_training(arguments.request, detect_devices())))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from primus_app.backends.megatron.model_support import check_model_support
+from primus_app.backends.megatron.pretrain.support import check_pretrain
 from primus_app.backends.megatron.versions import check_path
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig, ParallelConfig
@@ -22,6 +23,7 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
         *_experts(config.model, config.parallel),
         *(_optimizer(config.parallel, mesh) if mesh is not None else ()),
         *_native(config),
+        *(check_pretrain(config) if config.backend.runner == "pretrain" else ()),
     ]
 
 

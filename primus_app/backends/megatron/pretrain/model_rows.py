@@ -59,9 +59,6 @@ MODEL_ROWS = (
     row("", "--no-rope-fusion", unless("apply_rope_fusion")),
     row("", "--no-gradient-accumulation-fusion", unless("gradient_accumulation_fusion")),
     row("model.init_std", "--init-method-std", setting("init_method_std")),
-    # Seeded weights take the place of Megatron's own, which alone it has.
-    row("model.init", "--no-initialization", lambda s: s.hosted and not s.settings["perform_initialization"]),
-    row("", "--use-cpu-initialization", lambda s: s.hosted and s.cpu),
     # Latent attention.
     row("model.mla", "--multi-latent-attention", setting("multi_latent_attention")),
     row("model.mla.q_lora_rank", "--q-lora-rank", setting("q_lora_rank")),

@@ -23,6 +23,7 @@ from primus_app.backends.megatron.trainer import Trainer
 from primus_app.backends.megatron.versions import installed_version
 from primus_app.backends.megatron.weights import local_weights
 from primus_app.plan.plan import Plan
+from primus_app.plan.stage_rules import stops_at_borders
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class PretrainHost:
         ours = transformer_config(self._source.settings)
         make = importlib.import_module("megatron.training.arguments").core_transformer_config_from_args
         check_model(ours, make(_megatron_arguments()))
-        return build_chunk(ours, config.model, config.training.seq_len, vp_stage, document_mask=config.training.document_mask)
+        return build_chunk(ours, config.model, config.training.seq_len, vp_stage, document_mask=stops_at_borders(config))
 
     def begin(self, model: list[Any], optimizer: Any, scheduler: Any) -> None:
         device = torch.device("cpu") if on_cpu() else torch.device("cuda", self._context.local_rank)

@@ -71,8 +71,8 @@ RUN_ROWS = (
     row("training.recompute", "--recompute-num-layers", setting("recompute_num_layers")),
     row("training.eval_every", "--eval-interval", lambda s: s.config.training.eval_every or s.batch.steps),
     row("training.eval_steps", "--eval-iters", _evaluations),
-    row("training.document_mask", "--reset-position-ids", lambda s: s.config.training.document_mask),
-    row("training.document_mask", "--reset-attention-mask", lambda s: s.config.training.document_mask),
+    row("training.document_mask", "--reset-position-ids", lambda s: not s.hosted and s.config.training.document_mask),
+    row("training.document_mask", "--reset-attention-mask", lambda s: not s.hosted and s.config.training.document_mask),
     row("training.deterministic", "--deterministic-mode", setting("deterministic_mode")),
     row("", "--calculate-per-token-loss", setting("calculate_per_token_loss")),
     # The optimizer and its schedule.
