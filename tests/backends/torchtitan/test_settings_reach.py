@@ -101,6 +101,14 @@ REFUSED = (
     "data.text_key=content",
     "data.end_of_document=x",
     "data.weights=[1,2]",
+    "data.prompt_key=question",
+    "data.response_key=answer",
+    "data.messages_key=chat",
+    "data.chat_template=plain",
+    "data.packing=false",
+    "data.too_long=drop",
+    "training.stage=post",
+    "data=instructions data.path=/",
     "data=text data.path=/ data.weights=[1]",
     "model=mixtral_8x7b",
     "model=gpt_oss_20b",
@@ -128,6 +136,7 @@ ELSEWHERE = {
     "data.chat_template": "data/instructions/find_template.py",
     "data.packing": "data/instructions/source.py",
     "data.too_long": "data/instructions/source.py",
+    "training.stage": "launch/rank.py",
     "checkpoint.load": "backends/initial_weights.py",
     "checkpoint.load_digest": "backends/initial_weights.py",
     "cluster.nodes": "plan/mesh.py",
@@ -183,7 +192,7 @@ def test_every_key_of_the_schema_is_looked_at() -> None:
     chosen = {word for word in typed if "." not in word}
     looked_at = {*typed, *ELSEWHERE, *(f"{group}.name" for group in (*chosen, "backend", "cluster", "optimizer"))}
     left = [key for key in schema_leaves() if key not in looked_at and not key.startswith(("model.", "hardware.", "backend.native"))]
-    only_one_value = {"training.stage", "precision.params", "precision.grads", "precision.optimizer_states"}
+    only_one_value = {"precision.params", "precision.grads", "precision.optimizer_states"}
     by_group = {"data.source", "precision.compute", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.dp_shard"}
     assert set(left) - only_one_value - by_group == set()
 
