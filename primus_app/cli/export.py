@@ -35,7 +35,12 @@ def run_export(arguments: Arguments) -> ExitCode:
         raise UserError(wrong_format)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
     backend = load_backend(config.backend.name)
-    if wrong := [*plan.problems, *load_problems(arguments.request, config), *backend.check(config, plan.mesh), *_said(check_arguments(config))]:
+    if wrong := [
+        *plan.problems,
+        *load_problems(arguments.request, config),
+        *backend.check(config, plan.mesh),
+        *_said(check_arguments(config)),
+    ]:
         raise UserError(list(dict.fromkeys(wrong)))
     cpu = config.hardware.vendor == "cpu"
     source = Source.of(config, plan, cpu=cpu, engine=not cpu, hosted=False)

@@ -14,7 +14,7 @@ from tests.system.program import TIMEOUT_S, Program, events, gone, rows
 Moment = Callable[[Path], bool]
 """Whether the run whose directory it is given is in this moment now."""
 
-CHECKPOINT_EVERY, EVAL_EVERY, STEPS = 5, 10, 20
+CHECKPOINT_EVERY, EVAL_EVERY, STEPS = 5, 10, 30
 SETTINGS = (
     f"training.steps={STEPS}",
     f"checkpoint.every={CHECKPOINT_EVERY}",
@@ -56,7 +56,7 @@ def evaluating(run: Path) -> bool:
     """The step's checkpoint is complete and its evaluation, which is all that may come next, is not yet written down."""
     last = rows(run)[-1:]
     step = last[0]["step"] if last and "loss" in last[0] else 0
-    return step in (10, 20) and step in complete_checkpoints(run / "checkpoints")
+    return step > 0 and step % EVAL_EVERY == 0 and step in complete_checkpoints(run / "checkpoints")
 
 
 def kill_at(program: Program, moment: Moment) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.system.moments import (
+    CHECKPOINT_EVERY,
     SETTINGS,
     STEPS,
     Moment,
@@ -80,7 +81,7 @@ def in_order(run: Path, attempts: int) -> None:
     assert status(run)["state"] == "completed"
     assert status(run)["step"] == STEPS
     assert sorted(path.name for path in (run / "attempts").iterdir()) == [str(number) for number in range(attempts)]
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-15", "step-20"]
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [f"step-{STEPS - CHECKPOINT_EVERY}", f"step-{STEPS}"]
     assert [path for path in run.rglob(".tmp-*") if path.is_file()] == []
     assert "unreadable" not in events(run)
     assert events(run)[-1] == "completed"
@@ -92,8 +93,9 @@ def in_order(run: Path, attempts: int) -> None:
         assert [event.value for event in shown] == pytest.approx([value for _, value in points]), name
 
 
-AT_FIVE_MOMENTS = (warming_up, writing_a_checkpoint, just_after_a_checkpoint, evaluating, in_a_step)
-IN_THE_BACKGROUND = (warming_up, writing_a_checkpoint, just_after_one_in_the_background, evaluating, in_a_step)
+AT_FIVE_MOMENTS = (warming_up, in_a_step, writing_a_checkpoint, just_after_a_checkpoint, evaluating)
+IN_THE_BACKGROUND = (warming_up, in_a_step, writing_a_checkpoint, just_after_one_in_the_background, evaluating)
+"""A moment may be missed, and come again later: the last can be met at the end of the run too."""
 
 
 @pytest.mark.parametrize(

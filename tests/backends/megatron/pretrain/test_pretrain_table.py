@@ -89,7 +89,8 @@ def test_indexed_pairs_with_their_weights(tmp_path: Path) -> None:
         for end in (".bin", ".idx"):
             (tmp_path / f"{name}{end}").touch()
     found = load_config(
-        Request(("backend=megatron", "data=indexed", f"data.path=[{tmp_path}/a.bin,{tmp_path}/b]", "data.weights=[0.3,0.7]")), hardware="cpu"
+        Request(("backend=megatron", "data=indexed", f"data.path=[{tmp_path}/a.bin,{tmp_path}/b]", "data.weights=[0.3,0.7]")),
+        hardware="cpu",
     )
     plan = make_plan(found, local_devices=1)
     alone = Source.of(found, plan, cpu=True, engine=False, hosted=False)
@@ -110,7 +111,9 @@ class Groups:
 )
 def test_the_rates_are_those_of_the_plan(schedule: str, warmup: int, length: int) -> None:
     """By Megatron's own scheduler, made of the arguments as its trainer makes it, and by our formula, at every step and beyond the last."""
-    said = source(f"optimizer.schedule={schedule}", f"optimizer.warmup_steps={warmup}", "training.steps=30", f"optimizer.schedule_steps={length}")
+    said = source(
+        f"optimizer.schedule={schedule}", f"optimizer.warmup_steps={warmup}", "training.steps=30", f"optimizer.schedule_steps={length}"
+    )
     assert check_arguments(said.config) == []
     found = {name: words[0] for name, words in arguments(said) if words}
     batch, groups = int(found["--global-batch-size"]), Groups()

@@ -3,7 +3,14 @@
 import json
 from argparse import ArgumentParser
 
-from primus_app.backends.megatron.pretrain.recorded_arguments import as_json, facts_of, misfits, nearest_recorded, recorded, recorded_versions
+from primus_app.backends.megatron.pretrain.recorded_arguments import (
+    as_json,
+    facts_of,
+    misfits,
+    nearest_recorded,
+    recorded,
+    recorded_versions,
+)
 
 
 def parser() -> ArgumentParser:
