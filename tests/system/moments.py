@@ -91,7 +91,8 @@ def _has_begun(program: Program, moment: Moment) -> bool:
     starts = [place for place, event in enumerate(seen) if event == "started"]
     if len(starts) == program.starts_before:
         return False
-    return moment is warming_up or len(starts) == 1 or "resumed" in seen[starts[-1] :]
+    goes_on = "checkpoint" in seen[: starts[-1]]
+    return moment is warming_up or not goes_on or "resumed" in seen[starts[-1] :]
 
 
 def _last(run: Path) -> int:
