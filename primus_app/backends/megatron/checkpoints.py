@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ LAYOUT = {"singleton_local_shards": True}
 """Megatron's name for a key of its own for each layer, each expert, and gate and up projection."""
 STATE_KEY = "optimizer.state.{moment}.{key}"
 FORMAT = "torch_dist"
+
+_OWN_WRITER = {"async_strategy": "mcore"} if "async_strategy" in signature(dist_checkpointing.save).parameters else {}
+"""From 0.17 on Megatron would write in the background by a package that it does not install."""
 
 
 class Checkpoints:
@@ -66,7 +70,7 @@ class Checkpoints:
         dist.barrier()
         with self._told(step):
             request = dist_checkpointing.save(
-                self._state(step), str(path), sharded_strategy=_strategy(), async_sharded_save=self._queue is not None
+                self._state(step), str(path), sharded_strategy=_strategy(), async_sharded_save=self._queue is not None, **_OWN_WRITER
             )
             if self._queue is not None:
                 self._queue.schedule_async_request(request)

@@ -17,7 +17,7 @@ TESTED: dict[Runner, tuple[tuple[int, int], ...]] = {"core": ((0, 16), (0, 17)),
 
 _NUMBER = re.compile(r"^(MAJOR|MINOR|PATCH) *= *(\d+)", re.MULTILINE)
 
-UPSTREAM = "megatron-core 0.16"
+UPSTREAM = "megatron-core 0.16, 0.17"
 """What the patches are for, in words."""
 
 

@@ -10,18 +10,22 @@ from primus_app.backends.patches import Patch
 from primus_app.run.orphan import die_with_parent
 
 WRITER_QUEUE_ID = "megatron-writer-queue"
+NAMES = ("_get_write_results_queue", "get_write_results_queue")
+"""Until 0.16, and from 0.17 on."""
+
 TARGET = "megatron.core.dist_checkpointing.strategies.filesystem_async._get_write_results_queue"
 
 
 def apply_writer_queue() -> None:
     """The same queue, one for each rank, from a process that needs no imports."""
     module = _writer()
-    if not hasattr(module, "_get_write_results_queue") or not hasattr(module, "_results_queue"):
+    names = [name for name in NAMES if hasattr(module, name)]
+    if not names or not hasattr(module, "_results_queue"):
         raise RuntimeError(f"{WRITER_QUEUE_ID}: {TARGET} is gone.")
-    module.__dict__["_get_write_results_queue"] = _queue
+    module.__dict__[names[0]] = _queue
 
 
-def _queue() -> Any:
+def _queue(mp_mode: str = "spawn") -> Any:
     module = _writer()
     if module.__dict__["_results_queue"] is None:
         from multiprocessing import get_context

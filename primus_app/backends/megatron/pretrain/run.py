@@ -77,8 +77,8 @@ def check_model(ours: Any, theirs: Any) -> None:
 
 
 def _same(ours: Any, theirs: Any) -> bool:
-    """Functions made for one configuration, such as those that draw weights, are different ones each time."""
-    return ours == theirs or (callable(ours) and callable(theirs) and not isinstance(ours, type))
+    """Functions made for one configuration are different ones each time; a flag that is not given is None to some of the parser."""
+    return ours == theirs or (ours is False and theirs is None) or (callable(ours) and callable(theirs) and not isinstance(ours, type))
 
 
 class PretrainHost:
