@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -81,7 +81,7 @@ class _OneAfterAnother(dcp.FileSystemWriter):
         with (Path(self.path) / name).open("wb") as file, _no_checksums():
             for item in plan.items:
                 start = file.tell()
-                torch.save(planner.resolve_data(item), file)
+                _save(planner.resolve_data(item), file)
                 length = file.tell() - start
                 results.append(WriteResult(item.index, length, _StorageInfo(name, start, length)))
             file.flush()
@@ -89,6 +89,14 @@ class _OneAfterAnother(dcp.FileSystemWriter):
         done: Future[list[WriteResult]] = Future()
         done.set_result(results)
         return done
+
+
+def _save(tensor: Any, file: IO[bytes]) -> None:
+    try:
+        torch.save(tensor, file)
+    except RuntimeError as error:
+        # Of a full disk torch tells the position in its archive.
+        raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
 
 @contextmanager
