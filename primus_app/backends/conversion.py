@@ -1,5 +1,6 @@
 """Weights from any format into any, one tensor after another: the writing of Hugging Face's files, and of an engine's."""
 
+import ctypes
 from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
@@ -18,6 +19,9 @@ from primus_app.backends.weight_sources import TORCH_TYPES, Source
 from primus_app.config.errors import ExitCode, Problem, UserError
 
 Tell = Callable[[int, int], None]
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""mallopt's numbers (glibc's malloc.h)."""
 
 
 class HuggingFaceWriting:
@@ -63,6 +67,17 @@ class NativeWriting:
         if problems := check_stored(folder, str(folder)):
             raise UserError(problems, ExitCode.UNFIT_MACHINE)
         _require_same(folder, native_tensors.differences(folder, self._tensors, self._dtypes))
+
+
+def keep_freed_memory() -> None:
+    """Let the memory of a tensor that was written serve the next one, for the rest of this process, where the C library is glibc.
+
+    It gives large pieces back to the system otherwise, and the first touch of a new page takes longer than what is copied into it.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "gnu_get_libc_version"):
+        libc.mallopt(M_MMAP_MAX, 0)
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def readable(given: GivenWeights) -> Source:

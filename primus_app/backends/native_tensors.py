@@ -1,15 +1,21 @@
 """Writing weights as a step folder that an engine reads: one tensor after another, in one process without its layout."""
 
+import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.planner import WriteItem
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+from torch.serialization import get_crc32_options, set_crc32_options
 
 from primus_app.backends.hf_names import HfParameter
 from primus_app.backends.stored_tensors import StoredTensors
@@ -35,7 +41,7 @@ def write_step(
     """
     planner = _OneByOne(tensors, dtypes, source, tell)
     states = {tensor.key: torch.empty(tensor.shape, dtype=dtypes[tensor.key], device="meta") for tensor in tensors}
-    writer = dcp.FileSystemWriter(folder, single_file_per_rank=True, sync_files=True, thread_count=1)
+    writer = _OneAfterAnother(folder)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
         dcp.save(states, storage_writer=writer, planner=planner, no_dist=True)
@@ -64,3 +70,41 @@ class _OneByOne(DefaultSavePlanner):
         made = tensor.make(self._source).to(self._dtypes[tensor.key]).view(tensor.shape).contiguous()
         self._tell(made.nbytes)
         return made
+
+
+class _OneAfterAnother(dcp.FileSystemWriter):
+    """torch's own writer keeps each tensor that it has written until its file is complete, and so the whole model in memory."""
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """All tensors of the one process into one file, down to the disk."""
+        name, results = "__0_0.distcp", []
+        with (Path(self.path) / name).open("wb") as file, _no_checksums():
+            for item in plan.items:
+                start = file.tell()
+                _save(planner.resolve_data(item), file)
+                length = file.tell() - start
+                results.append(WriteResult(item.index, length, _StorageInfo(name, start, length)))
+            file.flush()
+            os.fsync(file.fileno())
+        done: Future[list[WriteResult]] = Future()
+        done.set_result(results)
+        return done
+
+
+def _save(tensor: Any, file: IO[bytes]) -> None:
+    try:
+        torch.save(tensor, file)
+    except RuntimeError as error:
+        # Of a full disk torch tells the position in its archive.
+        raise error.__context__ if isinstance(error.__context__, OSError) else error from None
+
+
+@contextmanager
+def _no_checksums() -> Iterator[None]:
+    """torch.save sums up each tensor's bytes, slower than a disk takes them; nothing that reads them looks at the sum."""
+    before = get_crc32_options()
+    set_crc32_options(False)
+    try:
+        yield
+    finally:
+        set_crc32_options(before)

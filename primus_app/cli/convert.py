@@ -48,6 +48,9 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     problems += check_output(output) if output else []
     if problems or given is None or output is None:
         raise UserError(problems)
+    from primus_app.backends.conversion import keep_freed_memory
+
+    keep_freed_memory()
     with _progress() as tell:
         num_bytes = write_folder(given, arguments.to, output, arguments.dtype, tell)
     lines = (

@@ -77,6 +77,7 @@ def build(model: ModelConfig, layout: tuple[int, int, int] | None) -> tuple[torc
     from torchtitan.distributed import ParallelDims
     from torchtitan.distributed.utils import set_spmd_backend
 
+    from primus_app.backends import weight_sources
     from primus_app.backends.torchtitan import weights
     from primus_app.backends.torchtitan.model import build_model_spec
 
@@ -108,7 +109,7 @@ def build(model: ModelConfig, layout: tuple[int, int, int] | None) -> tuple[torc
         sum_gradients(module)
     module.init_states()
     assert spec.state_dict_adapter is not None
-    weights.seeded_normal = counted
+    weight_sources.seeded_normal = counted
     weights.init_seeded([module], model, SEED, spec.state_dict_adapter(spec.model, None))
     return module, dims
 
