@@ -14,6 +14,8 @@ from primus_app.backends.given_weights import find_given
 from primus_app.backends.initial_weights import resolve_load
 from primus_app.config.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 Folder = Callable[[str], Path]
 TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
 MEGATRON = (*TORCHTITAN, "qwen2", "mixtral")

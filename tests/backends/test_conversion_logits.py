@@ -13,6 +13,8 @@ import torch
 from primus_app.backends.converted_folder import write_folder
 from primus_app.backends.given_weights import find_given
 
+pytestmark = pytest.mark.slow
+
 Folder = Callable[[str], Path]
 TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
 MEGATRON = (*TORCHTITAN, "qwen2", "mixtral")
@@ -66,7 +68,6 @@ def test_torchtitans(family: str, hf_folder: Folder, tmp_path: Path) -> None:
     assert (logits - expected(hf_folder(family))).abs().max() <= 1e-5
 
 
-@pytest.mark.slow
 def test_megatrons(hf_folder: Folder, tmp_path: Path) -> None:
     torch.save(TOKENS, tmp_path / "tokens")
     pairs = [(convert(hf_folder(family), "megatron", tmp_path / family), tmp_path / f"{family}.pt") for family in MEGATRON]

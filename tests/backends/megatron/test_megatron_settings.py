@@ -93,6 +93,7 @@ def test_the_optimizer_is_sharded_over_dp_shard(overrides: tuple[str, ...], shar
     assert parallel_settings(plan.mesh)["num_distributed_optimizer_instances"] == instances
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

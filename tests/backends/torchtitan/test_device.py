@@ -22,6 +22,7 @@ needs_no_accelerator = pytest.mark.skipif(
 
 
 @needs_no_accelerator
+@pytest.mark.slow
 def test_torchtitan_takes_the_cpu_and_torch_keeps_its_probe() -> None:
     code = """
 import torch._utils as utils
@@ -40,6 +41,7 @@ module.set_device(0); module.synchronize(); module.reset_peak_memory_stats(); mo
 
 
 @needs_no_accelerator
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
