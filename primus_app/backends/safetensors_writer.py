@@ -14,6 +14,9 @@ FILE_BYTES = 5 * 10**9
 """Above this a model is written in several files, as transformers does; a file is larger only for one tensor that is."""
 
 ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2}
+CHUNK_BYTES = 1 << 20
+"""Written in one piece."""
+
 ALIGNMENT = 8
 """Bytes to which the header's length is filled up with spaces, as the library does, so that tensors can be mapped."""
 
@@ -73,8 +76,9 @@ def _write_file(path: Path, entries: Sequence[Entry], read: Callable[[Entry], An
     with path.open("wb") as file:
         file.write(_header(ordered))
         for entry in ordered:
-            tensor = read(entry)
-            file.write(_bytes_of(tensor))
+            values = _bytes_of(read(entry))
+            for start in range(0, len(values), CHUNK_BYTES):
+                file.write(values[start : start + CHUNK_BYTES])
             tell(entry.num_bytes)
         file.flush()
         os.fsync(file.fileno())
