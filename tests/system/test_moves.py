@@ -82,16 +82,18 @@ def test_weights_of_either_engine_start_a_run_on_the_other(step: int, leg: tuple
     assert losses(from_run)[0] < losses(joined)[0] - 0.1
 
 
-def test_a_damaged_step_of_the_other_engine_is_passed_over_and_replaced(runs: Runs) -> None:
-    """By both ranks, though it is not the same file that each of them reads first."""
+@pytest.mark.parametrize("leg", [LEGS[0], (LEGS[0][1], *LEGS[1][:1], *LEGS[0][2:])], ids=["torchtitan", "megatron"])
+def test_a_damaged_step_is_passed_over_and_replaced(leg: tuple[str, ...], runs: Runs) -> None:
+    """By both ranks, though it is not the same file that each of them reads first. Megatron has written it."""
     joined = runs.joined("llama_tiny")
-    copy = joined.with_name("damaged")
+    engine = "megatron" if "backend=megatron" in leg else "torchtitan"
+    copy = joined.with_name(f"damaged_{engine}")
     shutil.copytree(joined, copy)
     shutil.rmtree(copy / "checkpoints" / "step-60")
     file = max((copy / "checkpoints" / "step-40").glob("__1_*.distcp"), key=lambda path: path.stat().st_size)
     os.truncate(file, 1000)
-    runs.train("damaged", "model=llama_tiny", *LEGS[0], "training.steps=61")
+    runs.train(copy.name, "model=llama_tiny", *leg, "training.steps=61")
     assert losses(copy)[:60] == pytest.approx(losses(joined), rel=1e-4)
     warned = (copy / "logs" / "pre_trainer" / "rank-0" / "warning.log").read_text()
     assert "checkpoint step-40 is damaged, going back to step-20" in warned
-    assert engine_of(copy / "checkpoints" / "step-40") == "torchtitan"
+    assert engine_of(copy / "checkpoints" / "step-40") == engine

@@ -107,8 +107,12 @@ class Checkpoints:
 
     def _complete(self, step: int) -> None:
         self._on_saved(step)
+        self.remove_surplus(step)
+
+    def remove_surplus(self, newest: int) -> None:
+        """Delete what is too much, in the background; ``newest`` is known to be good."""
         if dist.get_rank() == 0:
-            for path in surplus_checkpoints(self._folder, self._keep, step):
+            for path in surplus_checkpoints(self._folder, self._keep, newest):
                 unmark(path)
                 removal = threading.Thread(target=shutil.rmtree, args=(path,), kwargs={"ignore_errors": True})
                 removal.start()

@@ -16,6 +16,7 @@ from megatron.core.optimizer import OptimizerConfig
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.module import Float16Module
 
+from primus_app.backends.agreement import all_well
 from primus_app.backends.base import RankContext
 from primus_app.backends.megatron.batches import MicroBatch, Share, micro_batches
 from primus_app.backends.megatron.checkpoints import Checkpoints
@@ -97,7 +98,7 @@ class Trainer:
             self.chunks,
             self.weights,
             self.optimizer,
-            keep=checkpoint.keep,
+            keep=checkpoint.keep if checkpoint.every else 0,  # What a run has reached is not up to one that saves nothing.
             in_background=checkpoint.async_,
             on_saved=self._saved,
         )
@@ -136,23 +137,31 @@ class Trainer:
         logger.info("the weights are those of %s", folder)
 
     def _resume(self) -> int:
-        """From the newest complete checkpoint that can be read, of either engine; the step."""
-        from primus_app.backends.saved import open_saved
-
+        """From the newest complete checkpoint that all ranks can read, of either engine; the step."""
         folder = self.context.run.checkpoints_dir
         steps = complete_checkpoints(folder)
         for place, step in enumerate(steps):
-            try:
-                saved = open_saved(folder / f"step-{step}", self.config.model)
-                self._set(saved.weights)
-                set_moments(self.optimizer, self.weights, step, saved.moments)
-            except Exception as error:
-                if place + 1 == len(steps):
-                    raise
-                logger.warning("checkpoint step-%d is damaged, going back to step-%d: %s", step, steps[place + 1], error)
-            else:
+            damage = self._take_up(folder, step)
+            if all_well(damage is None, self.device):
+                self.checkpoints.remove_surplus(step)  # A kill may have come between the last save and this.
                 return step
+            if place + 1 == len(steps):
+                raise RuntimeError(f"no checkpoint in {folder} can be read: {damage or 'another rank cannot'}") from damage
+            reason = damage or "another rank cannot read it"
+            logger.warning("checkpoint step-%d is damaged, going back to step-%d: %s", step, steps[place + 1], reason)
         return 0
+
+    def _take_up(self, folder: Path, step: int) -> Exception | None:
+        """Weights and moments of ``step``; what has gone wrong, None where all is well."""
+        from primus_app.backends.saved import open_saved
+
+        try:
+            saved = open_saved(folder / f"step-{step}", self.config.model)
+            self._set(saved.weights)
+            set_moments(self.optimizer, self.weights, step, saved.moments)
+        except Exception as error:
+            return error
+        return None
 
     def train(self) -> None:
         """Step after step, with evaluations and checkpoints at their times."""
