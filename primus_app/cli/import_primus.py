@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from primus_app.backends.amd_primus import convert, read_experiment
-from primus_app.backends.base import load_backend
+from primus_app.backends.elsewhere import refusals as engine_refusals
 from primus_app.cli.imported import Importer, import_arguments, import_json, plain_problems, show_import
 from primus_app.config.compose import Request, hydra_ready
 from primus_app.config.errors import ExitCode, Problem, UserError
@@ -14,8 +14,6 @@ from primus_app.plan.plan import make_plan
 PRIMUS = Importer("import-primus", "FILE.yaml", "Primus' default")
 NODE = 8
 """Devices of a node, where the user does not say on how many it runs."""
-
-ENGINES = ("megatron", "torchtitan")
 
 
 def import_primus(argv: Sequence[str]) -> ExitCode:
@@ -48,9 +46,4 @@ def refusals(overrides: Sequence[str]) -> list[Problem]:
     plan = make_plan(config, local_devices=NODE)
     files = check_files(config.data)
     wrong = [problem for problem in plan.problems if problem not in files]
-    refused = load_backend(config.backend.name).check(config, plan.mesh)
-    if wrong or not refused:
-        return [*wrong, *refused]
-    other = next(name for name in ENGINES if name != config.backend.name)
-    fix = (f"backend={other} trains it",) if not load_backend(other).check(config, plan.mesh) else ()
-    return [Problem(each.where, each.what, (*each.fix, *fix)) for each in refused]
+    return [*wrong, *engine_refusals(config, plan.mesh)]

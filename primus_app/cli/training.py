@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from primus_app.backends.base import load_backend
+from primus_app.backends.elsewhere import refusals
 from primus_app.backends.initial_weights import check_load, resolve_load
 from primus_app.cli.lasting_output import lasting_output
 from primus_app.cli.program import program_name
@@ -56,7 +57,7 @@ def _check(request: Request, devices: Devices) -> Checked:
         return not backend.check(other, its_plan.mesh)
 
     missing = check_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains, program=program_name())
-    refused = backend.check(config, plan.mesh)
+    refused = refusals(config, plan.mesh)
     if wrong := [*plan.problems, *load_problems(request, config)]:
         raise UserError([*wrong, *refused, *missing])
     if missing:

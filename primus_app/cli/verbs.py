@@ -44,6 +44,7 @@ def run_file_verb(verb: str, argv: Sequence[str]) -> int:
 def show_plan(arguments: Arguments) -> ExitCode:
     """Print the plan; its problems make the exit code 2."""
     from primus_app.backends.base import load_backend
+    from primus_app.backends.elsewhere import refusals
     from primus_app.cli.training import load, load_problems
     from primus_app.plan.notes import notes
     from primus_app.plan.plan import make_plan
@@ -52,8 +53,7 @@ def show_plan(arguments: Arguments) -> ExitCode:
     config = load(arguments.request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
     plan = replace(plan, problems=(*plan.problems, *load_problems(arguments.request, config)))
-    backend = load_backend(config.backend.name)
-    refused = [*backend.check(config, plan.mesh), *backend.check_machine(config)]
+    refused = [*refusals(config, plan.mesh), *load_backend(config.backend.name).check_machine(config)]
     if "--json" in arguments.flags:
         print(json.dumps({**plan.to_dict(), "refused_by_backend": [str(problem) for problem in refused]}, indent=2))
     else:
