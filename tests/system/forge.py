@@ -71,6 +71,7 @@ def _fork(run: Any, attempt: int, rank: int, world: dict[str, str], config: Any)
         with (run.attempts_dir / str(attempt) / f"forged-{rank}.log").open("w") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
             from primus_app.launch.rank import main as run_rank
 
             run_rank(str(run.path), str(attempt))

@@ -56,6 +56,11 @@ class MegatronBackend:
         return check_stored(folder, "checkpoint.load")
 
     def train(self, context: RankContext) -> None:
+        import torch
+
+        if on_cpu():
+            # Small fused functions, each compiled by a C++ compiler for tens of seconds, which fails in a path with spaces.
+            torch.compiler.set_stance("force_eager")
         plan = make_plan(context.config, local_devices=context.world_size)
         if context.config.backend.runner == "pretrain":
             _host_pretrain(context, plan)

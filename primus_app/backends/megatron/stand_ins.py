@@ -24,6 +24,12 @@ STAND_INS: tuple[StandIn, ...] = (
         reason="Down projections divided over tp lose gradients of the keys' positions.",
     ),
     StandIn(
+        part="backend.MegatronBackend.train",
+        through='torch.compiler.set_stance("force_eager") of torch',
+        condition="on a CPU",
+        reason="Megatron compiles its small fused functions, which takes tens of seconds on a CPU and fails in a path with spaces.",
+    ),
+    StandIn(
         part="optimizer.set_rate",
         through="the groups of parameters",
         condition="always",
