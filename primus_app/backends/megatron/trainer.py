@@ -287,14 +287,21 @@ class Trainer:
         began, data_time = time.perf_counter(), self.data_time
         for chunk in self.model:
             chunk.eval()
-        number = self.config.training.eval_steps * self.batch.accumulation
-        loss = self._mean(self._forward_backward("valid", 0, number, forward_only=True))
+        found = [self._evaluate_batch(number) for number in range(self.config.training.eval_steps)]
+        loss = self._mean(torch.stack([each for each in found if each is not None]).sum(0) if self.knows_loss else None)
         for chunk in self.model:
             chunk.train()
         elapsed, self.data_time = time.perf_counter() - began, data_time
         if self.recorder:
             self.recorder.record(self.step, {"eval_loss": loss, "eval_time_s": elapsed})
         return elapsed
+
+    def _evaluate_batch(self, number: int) -> torch.Tensor | None:
+        """A global batch of the validation split; a checkpoint that is written in the background need not wait for the others."""
+        first = number * self.batch.global_batch_size
+        found = self._forward_backward("valid", first, self.batch.accumulation, forward_only=True)
+        self.checkpoints.look()
+        return found
 
     def close(self) -> None:
         """The files; the groups are the caller's."""
