@@ -27,6 +27,7 @@ def refusals(config: Config, mesh: Mesh | None) -> list[Problem]:
 def _engine_without_problems(config: Config, mesh: Mesh | None) -> str | None:
     for name in choices(schema_fields()["backend.name"]):
         other = config.model_copy(update={"backend": config.backend.model_copy(update={"name": name})})
-        if name != config.backend.name and not load_backend(name).check(other, mesh):
+        engine = load_backend(name)
+        if name != config.backend.name and not engine.check(other, mesh) and not engine.check_machine(other):
             return name
     return None

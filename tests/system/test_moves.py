@@ -97,3 +97,13 @@ def test_a_damaged_step_is_passed_over_and_replaced(leg: tuple[str, ...], runs: 
     warned = (copy / "logs" / "pre_trainer" / "rank-0" / "warning.log").read_text()
     assert "checkpoint step-40 is damaged, going back to step-20" in warned
     assert engine_of(copy / "checkpoints" / "step-40") == engine
+
+
+@pytest.mark.parametrize("backend", ["torchtitan", "megatron"])
+def test_selection_biases_survive_a_checkpoint_in_bfloat16(backend: str, runs: Runs) -> None:
+    """They are buffers, which an engine may replace where it changes a model's format; and are kept in float32."""
+    settings = ("model=deepseek_v3_tiny", "precision=bf16", f"backend={backend}", *_balanced("deepseek_v3_tiny"), "checkpoint.every=5")
+    unbroken = runs.train(f"bf16_{backend}", *settings, "training.steps=10")
+    for steps in (5, 10):
+        broken = runs.train(f"bf16_broken_{backend}", *settings, f"training.steps={steps}")
+    assert losses(broken) == losses(unbroken)

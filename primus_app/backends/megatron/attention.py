@@ -57,6 +57,9 @@ class CoreAttention(nn.Module):
             key, value = (GatherSequence.apply(tensor, self._group) for tensor in (key, value))
         local, batch, heads, _ = query.shape
         mask = self._mask(local, self._group.rank(), ranks, attention_mask, query.device)
+        if mask is not None and key.shape[2] != heads:
+            # With a mask and groups torch has no kernel that leaves out the scores.
+            key, value = (tensor.repeat_interleave(heads // tensor.shape[2], dim=2) for tensor in (key, value))
         found = scaled_dot_product_attention(
             query.permute(1, 2, 0, 3),
             key.permute(1, 2, 0, 3),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_app.backends.base import RankContext
-from primus_app.backends.megatron.device import on_cpu
+from primus_app.backends.megatron.device import DEVICE_PATCHES, on_cpu
 from primus_app.backends.megatron.patches import PATCHES
 from primus_app.backends.megatron.pretrain.hooks import Hosting
 from primus_app.backends.megatron.support import check_support
@@ -36,7 +36,7 @@ class MegatronBackend:
     name = "megatron"
 
     def check(self, config: Config, mesh: Mesh | None) -> list[Problem]:
-        return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches())]
+        return [*check_support(config, mesh), *check_choice(config.backend.patches, self.patches()), *_missing_patches(config)]
 
     def check_machine(self, config: Config) -> list[Problem]:
         return list(check_installed(config.backend))
@@ -81,6 +81,16 @@ class MegatronBackend:
         from primus_app.backends.megatron.stored import write_marks
 
         write_marks(folder)
+
+
+def _missing_patches(config: Config) -> list[Problem]:
+    """Those that the chosen hardware cannot do without, left out."""
+    choice, needed = config.backend.patches, [patch.id for patch in DEVICE_PATCHES]
+    left = [] if choice == "auto" else [name for name in needed if name not in choice]
+    if config.hardware.vendor != "cpu" or not left:
+        return []
+    fix = ("backend.patches=auto applies those that are needed",)
+    return [Problem("backend.patches", f"megatron-core does not run on a CPU without {', '.join(left)}", fix)]
 
 
 def _train(context: RankContext, plan: Plan) -> None:

@@ -22,6 +22,7 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
         *_latent_attention(config.model, config.parallel),
         *_experts(config.model, config.parallel),
         *(_optimizer(config.parallel, mesh) if mesh is not None else ()),
+        *(_expert_replicas(config.parallel, mesh) if mesh is not None and config.model.moe else ()),
         *_native(config),
         *(check_pretrain(config) if config.backend.runner == "pretrain" else ()),
     ]
@@ -74,6 +75,14 @@ def _optimizer(parallel: ParallelConfig, mesh: Mesh) -> Iterator[Problem]:
             *(("parallel.dp_replicate=1 parallel.dp_shard=auto shards over all data parallel ranks",) if mesh.dp > 1 else ()),
         )
         yield Problem(where, what, fix)
+
+
+def _expert_replicas(parallel: ParallelConfig, mesh: Mesh) -> Iterator[Problem]:
+    """Megatron divides the ranks that hold the same experts among the replicas of the distributed optimizer."""
+    ranks = mesh.dp * mesh.cp * mesh.tp // (mesh.ep * mesh.etp)
+    if mesh.dp_shard > 1 and ranks % mesh.dp_replicate:
+        what = f"{mesh.dp_replicate} does not divide the {ranks} ranks that hold the same experts, among which megatron-core divides them"
+        yield Problem("parallel.dp_replicate", what, ("parallel.dp_replicate=1 parallel.dp_shard=auto",))
 
 
 def _native(config: Config) -> Iterator[Problem]:

@@ -60,8 +60,9 @@ class Trainer:
         )
         for chunk in self.chunks:
             chunk.to(self.device)
-        self.weights = local_weights(self.chunks, self.config.model)
         self.model = self._wrap()
+        # Not before: buffers are others once a model is of another format.
+        self.weights = local_weights(self.chunks, self.config.model)
         self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh))), self.model)
 
     def _wrap(self) -> list[DistributedDataParallel]:

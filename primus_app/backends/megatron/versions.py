@@ -65,15 +65,17 @@ def check_installed(backend: BackendConfig) -> Iterator[Problem]:
     if any(check_path(backend)):
         return
     found = installed_version(path)
-    series = TESTED[runner][-1]
-    newest = f"{series[0]}.{series[1]}"
+    (first, *_), (*_, last) = TESTED["core"], TESTED[runner]
+    newest = f"{last[0]}.{last[1]}"
     if found is None:
-        yield Problem("backend", "megatron-core is not installed", (f'pip install "megatron-core~={newest}.0"', "backend=torchtitan"))
+        # Later ones ask for a newer Python than this program does.
+        fix = (f'pip install "megatron-core~={first[0]}.{first[1]}.0"', "backend=torchtitan")
+        yield Problem("backend", "megatron-core is not installed", fix)
     elif runner == "pretrain" and not has_training(path):
         where = path or f"the installed megatron-core {found}"
         fix = (
             f"backend.megatron_path=DIR, a checkout of Megatron-LM {newest} or a folder made by "
-            f"`pip install --target DIR --no-deps megatron-core=={newest}.0`",
+            f"`pip install --target DIR --no-deps --ignore-requires-python megatron-core=={newest}.0`",
             "backend.runner=core needs no megatron.training",
         )
         yield Problem("backend.runner", f"pretrain needs megatron.training, which {where} does not have", fix)

@@ -44,6 +44,7 @@ def local_weights(chunks: Sequence[GPTModel], model: ModelConfig) -> list[LocalW
     """Every parameter and every selection bias of this rank. Raises RuntimeError for one without a name in Hugging Face's checkpoint."""
     origins, found, unknown = Origins(model), [], []
     for chunk in chunks:
+        _keep_biases_float32(chunk)
         for local, tensor in _tensors(chunk):
             name = global_name(chunk, local)
             try:
@@ -73,6 +74,13 @@ def global_name(chunk: GPTModel, local: str) -> str:
         first = parallel_state.get_expert_model_parallel_rank() * (chunk.config.num_moe_experts // ranks)
         name = _EXPERT.sub(lambda match: str(first + int(match[0])), name)
     return name
+
+
+def _keep_biases_float32(chunk: GPTModel) -> None:
+    """Megatron brings the routers' selection biases back from bfloat16 at the first forward pass, which is after they are filled."""
+    for module in chunk.modules():
+        if hasattr(module, "_maintain_float32_expert_bias"):
+            module._maintain_float32_expert_bias()
 
 
 def _tensors(chunk: GPTModel) -> Iterator[tuple[str, torch.Tensor]]:

@@ -11,8 +11,8 @@ from primus_app.backends.base import RankContext
 from primus_app.backends.megatron.translate import parallel_settings
 from primus_app.plan.mesh import Mesh
 
-TIMEOUT = timedelta(minutes=10)
-"""After which a collective that some rank does not come to fails."""
+TIMEOUT = timedelta(minutes=60)
+"""After which a collective that some rank does not come to fails; writing a checkpoint is waited for in one."""
 
 
 @contextmanager
@@ -29,8 +29,7 @@ def parallel_world(mesh: Mesh, context: RankContext) -> Iterator[torch.device]:
     seed = training.seed % 2**31  # Of Megatron's generators, each of which adds its own number to it.
     torch.manual_seed(seed)
     tensor_parallel.model_parallel_cuda_manual_seed(seed)
-    try:
-        yield device
-    finally:
-        parallel_state.destroy_model_parallel()
-        torch.distributed.destroy_process_group()
+    yield device
+    # After a clean end alone: a rank that has failed would wait here for the others, who would be blamed for it.
+    parallel_state.destroy_model_parallel()
+    torch.distributed.destroy_process_group()

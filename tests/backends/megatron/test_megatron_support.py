@@ -61,6 +61,18 @@ WRONG = {
         "parallel.distributed_optimizer",
         "leave it out",
     ),
+    "replicas that do not divide the ranks of the same experts": (
+        (
+            "model=qwen3_moe_tiny",
+            "parallel=ep2",
+            "parallel.ep=4",
+            "parallel.dp_replicate=2",
+            "parallel.dp_shard=2",
+            "cluster.devices_per_node=4",
+        ),
+        "parallel.dp_replicate",
+        "parallel.dp_replicate=1 parallel.dp_shard=auto",
+    ),
     "an auxiliary loss": (
         ("model=qwen3_moe_tiny", "training.load_balancing=aux_loss"),
         "training.load_balancing",
@@ -117,6 +129,13 @@ def test_what_its_checkpoints_hang_without_is_asked_for() -> None:
     options = configparser.ConfigParser()
     options.read(ROOT / "setup.cfg")
     assert "psutil" in options["options"]["install_requires"].split()
+
+
+def test_patches_that_a_cpu_needs_are_not_left_out() -> None:
+    config = load_config(Request(("backend=megatron", "backend.patches=none")), hardware="cpu")
+    found = load_backend("megatron").check(config, None)
+    assert [problem.where for problem in found] == ["backend.patches"]
+    assert "megatron-cpu-device" in found[0].what
 
 
 def test_the_other_engine_refuses_what_is_megatrons() -> None:

@@ -53,8 +53,8 @@ def run_pretrain(context: RankContext, plan: Plan, source: Source) -> None:
         host.finish()
     finally:
         host.close()
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    if dist.is_initialized():  # After a clean end alone, as in world.parallel_world.
+        dist.destroy_process_group()
 
 
 def check_parser(found: list[tuple[str, list[str]]], version: str) -> None:
