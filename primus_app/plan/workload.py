@@ -1,0 +1,81 @@
+"""What the estimates of memory and time are about: a model at work, and one layout of it or arrays of many."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from primus_app.config.schema import ModelConfig
+
+Number = Any
+"""An int, or an array of numpy with one element for each layout of a search; arithmetic that is written for one serves both."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One layout, or many of the same length; world = dp_replicate · dp_shard · cp · tp · pp, as in :class:`primus_app.plan.mesh.Mesh`.
+
+    Attributes:
+        num_microbatches: micro batches of one data parallel rank in a step.
+        sequence_parallel: whether norms and residuals are split along the sequence under tp.
+        sharded_optimizer: Megatron: whether optimizer states are divided over dp_shard · cp. TorchTitan's FSDP divides always.
+        recompute: index into RECOMPUTE.
+    """
+
+    tp: Number
+    pp: Number
+    vpp: Number
+    cp: Number
+    ep: Number
+    etp: Number
+    dp_replicate: Number
+    dp_shard: Number
+    micro_batch_size: Number
+    num_microbatches: Number
+    sequence_parallel: Number
+    sharded_optimizer: Number
+    recompute: Number
+
+    @property
+    def dp(self) -> Number:
+        """Ranks that read different samples."""
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def world(self) -> Number:
+        """All ranks."""
+        return self.dp * self.cp * self.tp * self.pp
+
+    @property
+    def shards(self) -> Number:
+        """Ranks over which dense weights or their optimizer states are divided."""
+        return self.dp_shard * self.cp
+
+    @property
+    def expert_shards(self) -> Number:
+        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them."""
+        return self.dp_shard * self.cp * self.tp // (self.ep * self.etp)
+
+
+RECOMPUTE = ("none", "selective", "full")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What does not differ between the layouts of a search.
+
+    Attributes:
+        engine: whose way of allocating and overlapping.
+        compute: number format of matrix products and activations.
+        schedule: of the pipeline, as parallel.schedule.
+        padded_vocab: rows of the vocabulary's tables as the engine holds them, over all tp ranks.
+        fused: whether the kernels are an accelerator's (fused attention, norms, SwiGLU and cross entropy), which save less for the
+            backward pass; otherwise those of a CPU.
+    """
+
+    model: ModelConfig
+    seq_len: int
+    global_batch_size: int
+    engine: Literal["megatron", "torchtitan"]
+    compute: Literal["fp32", "bf16", "fp8"]
+    schedule: Literal["1f1b", "interleaved", "gpipe", "zero_bubble"]
+    padded_vocab: int
+    fused: bool
