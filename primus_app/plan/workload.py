@@ -69,6 +69,14 @@ class Workload:
         padded_vocab: rows of the vocabulary's tables as the engine holds them, over all tp ranks.
         fused: whether the kernels are an accelerator's (fused attention, norms, SwiGLU and cross entropy), which save less for the
             backward pass; otherwise those of a CPU.
+        compiled: whether operations on single elements run together in few kernels (torch.compile, or Megatron's own kernels).
+        attention: the kernel: the maker's own (cuDNN, AITER, through Transformer Engine), a portable one (FlashAttention 2, as
+            PyTorch has it), or several that write the scores to memory, as everywhere before 2022.
+        overlap_dp: whether gradients and weights travel between data parallel ranks while others are computed.
+        reduce: number format in which gradients travel.
+        overlap_tp: whether products of tensor parallel ranks run in pieces with their communication (asynchronous tensor parallelism).
+        overlap_ep: whether tokens travel to experts while another micro batch is computed.
+        dispatcher: how tokens reach their experts: one copy for each expert, or one for each node (DeepEP).
     """
 
     model: ModelConfig
@@ -79,3 +87,10 @@ class Workload:
     schedule: Literal["1f1b", "interleaved", "gpipe", "zero_bubble"]
     padded_vocab: int
     fused: bool
+    compiled: bool = True
+    attention: Literal["vendor", "portable", "unfused"] = "vendor"
+    overlap_dp: bool = True
+    reduce: Literal["fp32", "bf16"] = "fp32"
+    overlap_tp: bool = False
+    overlap_ep: bool = False
+    dispatcher: Literal["alltoall", "deepep"] = "alltoall"
