@@ -47,7 +47,7 @@ def best(scores: Scores, memory_limit: float, count: int) -> list[Candidate]:
     fitting = np.flatnonzero(scores.memory_bytes <= memory_limit)
     time = scores.time_s
     order = fitting[np.lexsort((scores.memory_bytes[fitting], time[fitting]))][:count]
-    return [_candidate(scores, time, index, before) for index, before in zip(order, [None, *order[:-1]], strict=True)]
+    return [_candidate(scores, time, index, order[place - 1] if place else None) for place, index in enumerate(order)]
 
 
 def frontier(scores: Scores) -> list[Candidate]:
