@@ -35,14 +35,16 @@ def fused_attention(workload: Workload, *, in_core_recompute: bool = False) -> W
     Korthikanti et al., arXiv 2205.05198, section 4.2.2, and Transformer Engine's LayerNormLinear), then queries, keys and values after
     the rotation, the product's output, which is also the input of the output projection, and one float32 log-sum-exp a head
     (FlashAttention, arXiv 2205.14135). Recomputing the core (``in_core_recompute``) keeps its three inputs all the same, so it
-    saves the log-sum-exp alone. Norms of queries and keys keep their input.
+    saves the log-sum-exp alone. Norms of queries and keys keep their input. Context parallelism by all-to-all keeps the output once
+    more, before the exchange (Transformer Engine, pytorch/attention/dot_product_attention/context_parallel.py).
     """
     model, wide, narrow = workload.model, element(workload), operand(workload)
     hidden = model.hidden_size
     product = wide * (query_width(model) + key_width(model) + value_width(model) + output_width(model))
     statistics = 0 if in_core_recompute else FLOAT32 * model.num_attention_heads
     copy = output_width(model) if narrow != wide else 0
-    parts = Widths(split=wide * hidden + narrow * hidden, parallel=product + statistics + copy)
+    exchanged = wide * output_width(model)
+    parts = Widths(split=wide * hidden + narrow * hidden, parallel=product + statistics + copy, context=exchanged)
     if model.mla is not None:
         # Each latent's norm keeps its input and its output; the keys' input is a view of all that the down projection gives.
         query, keys = model.mla.q_lora_rank or 0, model.mla.kv_lora_rank

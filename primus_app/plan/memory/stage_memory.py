@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from primus_app.plan.memory.arithmetic import choose, larger, smaller
 from primus_app.plan.memory.backward import layer_gradients, output_gradients
 from primus_app.plan.memory.in_flight import in_flight
-from primus_app.plan.memory.layer_bytes import FULL, SELECTIVE, LayerWidths, layer_input, layer_widths
+from primus_app.plan.memory.layer_bytes import FULL, SELECTIVE, LayerWidths, final_norm, layer_input, layer_widths
 from primus_app.plan.memory.layers import StageLayers, stage_layers
+from primus_app.plan.memory.exchange import received
 from primus_app.plan.memory.logits import logits_bytes, output_weights
 from primus_app.plan.memory.overhead import FRAGMENTATION, device_bytes, workspace_bytes
 from primus_app.plan.memory.placeholders import placeholders, unfused_gradient
 from primus_app.plan.memory.sharded_weights import unsharded
 from primus_app.plan.memory.state import RankParameters, rank_parameters, state
-from primus_app.plan.memory.widths import Widths, element
+from primus_app.plan.memory.widths import element
 from primus_app.plan.workload import Layout, Number, Workload
 
 
@@ -95,7 +96,7 @@ def _activations(workload: Workload, layout: Layout, layers: StageLayers, stage:
     selective = _kept(layer_widths(workload, selective=True), workload, layout, layers)
     full = layers.total * layer_input(workload).bytes(workload, layout)
     each = choose(layout.recompute == FULL, full, choose(layout.recompute == SELECTIVE, selective, none))
-    end = layers.is_last * Widths(split=2 * element(workload) * workload.model.hidden_size).bytes(workload, layout)
+    end = layers.is_last * final_norm(workload).bytes(workload, layout)
     one = _largest(plain, workload, layout, layers)
     again = (layout.recompute == FULL) * one
     total = in_flight(workload, layout, stage) * each + end
@@ -125,6 +126,7 @@ def _temporary(workload: Workload, layout: Layout, layers: StageLayers, paramete
     always = workspace_bytes(workload, layout)
     if workload.engine == "torchtitan":
         gathered = unsharded(workload, layout, layers, parameters)
+        always = always + received(workload, layout)
         return always + gathered.always + larger(at_output + gathered.at_output, at_layer + gathered.at_layer)
     at_output = at_output + layers.is_last * element(workload) * output_weights(workload, layout)
     at_layer = at_layer + unfused_gradient(workload, layout, layers)
