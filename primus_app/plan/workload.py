@@ -69,6 +69,11 @@ class Workload:
         padded_vocab: rows of the vocabulary's tables as the engine holds them, over all tp ranks.
         fused: whether the kernels are an accelerator's (fused attention, norms, SwiGLU and cross entropy), which save less for the
             backward pass; otherwise those of a CPU.
+        loss: ``fused`` keeps gradients in the place of the logits; ``plain`` makes them float32 first; ``chunked`` works through a part of
+            the tokens at a time (torchtitan).
+        compiled: whether torch.compile has fused the layers (torchtitan), so that the backward pass works cheap operations out again.
+        gradient_fusion: Megatron on an accelerator: whether matrix products add to the float32 gradients themselves, which leaves a
+            placeholder of each weight's shape behind.
     """
 
     model: ModelConfig
@@ -79,3 +84,6 @@ class Workload:
     schedule: Literal["1f1b", "interleaved", "gpipe", "zero_bubble"]
     padded_vocab: int
     fused: bool
+    loss: Literal["fused", "plain", "chunked"] = "plain"
+    compiled: bool = False
+    gradient_fusion: bool = False
