@@ -65,6 +65,27 @@ class PeakTflops(Section):
     fp4: float | None = how(None, "Peak in 4-bit floats.", unit="TFLOP/s", gt=0)
 
 
+class Latency(Section):
+    """Time of one step of a collective before the first byte arrives, and of starting a kernel."""
+
+    kernel: float = how(0.0, "Between two kernels of a device.", unit="us", ge=0)
+    link: float = how(0.0, "One step between devices of a node.", unit="us", ge=0)
+    nic: float = how(0.0, "One step between nodes.", unit="us", ge=0)
+
+
+class Efficiency(Section):
+    """What is reached of the data sheet's figures; each is a fraction but gemm_edge."""
+
+    gemm: float | None = how(None, "Large matrix products in float32 and bfloat16.", gt=0, le=1)
+    gemm_fp8: float | None = how(None, "Large matrix products in 8-bit floats.", gt=0, le=1)
+    gemm_edge: float = how(0.0, "Rows lost at the edge of a product: 1 + edge (1/m + 1/n + 1/k) times its time.", ge=0)
+    attention_forward: float | None = how(None, "Forward attention on long sequences, of the bfloat16 peak.", gt=0, le=1)
+    attention_backward: float | None = how(None, "Backward attention on long sequences, of the bfloat16 peak.", gt=0, le=1)
+    memory: float | None = how(None, "Operations bound by memory.", gt=0, le=1)
+    link: float | None = how(None, "Collectives inside a node.", gt=0, le=1)
+    nic: float | None = how(None, "Collectives between nodes.", gt=0, le=1)
+
+
 class HardwareConfig(Section):
     """One kind of device, from its data sheet; a CPU has no peak, so no MFU is shown."""
 
@@ -76,3 +97,9 @@ class HardwareConfig(Section):
     peak_tflops: PeakTflops = how(PeakTflops(), "Dense peak rates by number format.")
     devices_per_node: int | None = how(None, "Devices in the usual node.", unit="devices", gt=0)
     link_gb_s: float | None = how(None, "Bandwidth to the other devices of the node, one direction, all links.", unit="GB/s", gt=0)
+    link_mesh: bool = how(False, "Whether two devices share one of these links only, as on AMD; otherwise a switch gives them all.")
+    link_domain: int | None = how(None, "Devices that the links join; None is the devices of a node.", unit="devices", gt=0)
+    nic_gb_s: float | None = how(None, "Bandwidth to other nodes, one direction, for each device.", unit="GB/s", gt=0)
+    latency_us: Latency = how(Latency(), "Fixed times.")
+    efficiency: Efficiency = how(Efficiency(), "Fractions of the figures above that training reaches.")
+    price_per_hour: float | None = how(None, "Price of one device for an hour, in any currency.", ge=0)
