@@ -23,7 +23,7 @@ def device_bytes(workload: Workload, layout: Layout) -> Number:
     """Bytes outside torch's allocator: the context, and a communicator for each kind of parallelism that is used."""
     if not workload.fused:
         return 0 * layout.tp
-    groups = (layout.tp > 1) + (layout.pp > 1) + (layout.dp * layout.cp > 1) * 1 + (layout.ep > 1)
+    groups = 1 * (layout.tp > 1) + 1 * (layout.pp > 1) + 1 * (layout.dp * layout.cp > 1) + 1 * (layout.ep > 1)
     return CONTEXT + COMMUNICATOR * groups
 
 
