@@ -35,6 +35,11 @@ def render_plan(plan: Plan, console: Console | None = None) -> None:
     render_problems(plan.problems, console)
 
 
+def facts(plan: Plan) -> list[Row]:
+    """Everything that the first tables say, in their order."""
+    return [*_layout(plan.mesh), *_batch(plan.batch), *_model(plan)]
+
+
 def render_problems(problems: Sequence[Problem], console: Console) -> None:
     """Print what is wrong and what to do. Long lines are left to the terminal to wrap, so that commands can be copied."""
     if not problems:
