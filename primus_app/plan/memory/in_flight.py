@@ -10,8 +10,8 @@ def in_flight(workload: Workload, layout: Layout, stage: Number) -> Number:
     1F1B: ``min(m, pp − stage)`` (arXiv 2104.04473, section 2.2). Interleaved: the warm-up of Megatron-core's schedules
     (pipeline_parallel/schedules.py, get_pp_rank_microbatches) is ``2·(pp − stage − 1) + (vpp − 1)·pp`` virtual micro batches, and one
     more is in flight after it, each of them 1/vpp of the rank's layers; TorchTitan's Interleaved1F1B warms up the same.
-    GPipe: all m. Zero bubble: as 1F1B, since ZB-H1 keeps its memory (arXiv 2401.10241, section 3), but never fewer than the first stage's pp
-    while weight gradients are put off.
+    GPipe: all m. Zero bubble: ZB-H1 keeps the first stage's memory of 1F1B on every stage, since weight gradients that are put off keep
+    their activations (arXiv 2401.10241, section 3).
     """
     whole = layout.num_microbatches
     if workload.schedule == "gpipe":

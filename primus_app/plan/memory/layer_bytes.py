@@ -2,16 +2,14 @@
 
 from dataclasses import dataclass
 
-from primus_app.plan.memory.arithmetic import choose
 from primus_app.plan.memory.attention import fused_attention
 from primus_app.plan.memory.experts import fused_experts
-from primus_app.plan.memory.layers import StageLayers
 from primus_app.plan.memory.megatron_plain import plain_attention, plain_experts, plain_swiglu
 from primus_app.plan.memory.mlp import fused_norm, fused_swiglu
 from primus_app.plan.memory.plain import plain_norm
 from primus_app.plan.memory.titan import titan_attention, titan_experts, titan_mlp, titan_saved
 from primus_app.plan.memory.widths import Widths, element
-from primus_app.plan.workload import Layout, Number, Workload
+from primus_app.plan.workload import Workload
 
 SELECTIVE, FULL = 1, 2
 

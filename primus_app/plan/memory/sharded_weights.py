@@ -57,5 +57,3 @@ def _largest_layer(workload: Workload, layout: Layout, layers: StageLayers) -> N
         return dense
     experts = dense_layer_parameters(model, last, layout) + expert_layer_parameters(model, last, layout)
     return larger(dense, (layers.experts > 0) * experts)
-
-

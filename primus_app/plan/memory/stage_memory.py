@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from primus_app.plan.memory.arithmetic import choose, larger, smaller
 from primus_app.plan.memory.backward import layer_gradients, output_gradients
+from primus_app.plan.memory.exchange import received
 from primus_app.plan.memory.in_flight import in_flight
 from primus_app.plan.memory.layer_bytes import FULL, SELECTIVE, LayerWidths, final_norm, layer_input, layer_widths
 from primus_app.plan.memory.layers import StageLayers, stage_layers
-from primus_app.plan.memory.exchange import received
 from primus_app.plan.memory.logits import logits_bytes, output_weights
 from primus_app.plan.memory.overhead import FRAGMENTATION, device_bytes, workspace_bytes
 from primus_app.plan.memory.placeholders import placeholders, unfused_gradient

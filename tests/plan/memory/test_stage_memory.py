@@ -19,7 +19,7 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("degrees", "stage", "published"),
     [
-        # MooreThreads/SimuMax, docs/b200/b200_release_v1.2_summary.json: Megatron-LM with Transformer Engine 2.11, torch's max_memory_allocated.
+        # MooreThreads/SimuMax, docs/b200/b200_release_v1.2_summary.json: Megatron-LM, Transformer Engine 2.11; max_memory_allocated.
         ({"pp": 2, "dp_shard": 4}, 0, 66.55),
         ({"pp": 2, "dp_shard": 4}, 1, 62.97),
         ({"tp": 4, "dp_shard": 2}, 0, 39.07),
@@ -63,7 +63,9 @@ def test_arrays_give_what_single_layouts_give_and_the_worst_is_that_of_all_stage
         assert all(getattr(alone, field.name) == getattr(together, field.name)[index] for field in fields(StageMemory)), one
 
 
-@pytest.mark.parametrize(("name", "pp", "vpp"), [("llama3_1_405b", 8, 8), ("llama3_1_405b", 16, 1), ("deepseek_v3", 7, 3), ("deepseek_v3", 21, 1)])
+@pytest.mark.parametrize(
+    ("name", "pp", "vpp"), [("llama3_1_405b", 8, 8), ("llama3_1_405b", 16, 1), ("deepseek_v3", 7, 3), ("deepseek_v3", 21, 1)]
+)
 def test_layers_are_those_of_the_plan(name: str, pp: int, vpp: int, workload_of: Of, layout_of: Of) -> None:
     model = workload_of(name).model
     split = split_layers(model.num_hidden_layers, pp * vpp)
