@@ -71,9 +71,17 @@ class Workload:
             backward pass; otherwise those of a CPU.
         loss: ``fused`` keeps gradients in the place of the logits; ``plain`` makes them float32 first; ``chunked`` works through a part of
             the tokens at a time (torchtitan).
-        compiled: whether torch.compile has fused the layers (torchtitan), so that the backward pass works cheap operations out again.
         gradient_fusion: Megatron on an accelerator: whether matrix products add to the float32 gradients themselves, which leaves a
             placeholder of each weight's shape behind.
+        compiled: whether operations on single elements run together in few kernels (torch.compile, or Megatron's own kernels);
+            TorchTitan's backward pass then works them out again instead of keeping what they gave.
+        attention: the kernel: the maker's own (cuDNN, AITER, through Transformer Engine), a portable one (FlashAttention 2, as
+            PyTorch has it), or several that write the scores to memory, as everywhere before 2022.
+        overlap_dp: whether gradients and weights travel between data parallel ranks while others are computed.
+        reduce: number format in which gradients travel.
+        overlap_tp: whether products of tensor parallel ranks run in pieces with their communication (asynchronous tensor parallelism).
+        overlap_ep: whether tokens travel to experts while another micro batch is computed.
+        dispatcher: how tokens reach their experts: one copy for each expert, or one for each node (DeepEP).
     """
 
     model: ModelConfig
@@ -85,5 +93,11 @@ class Workload:
     padded_vocab: int
     fused: bool
     loss: Literal["fused", "plain", "chunked"] = "plain"
-    compiled: bool = False
     gradient_fusion: bool = False
+    compiled: bool = False
+    attention: Literal["vendor", "portable", "unfused"] = "vendor"
+    overlap_dp: bool = True
+    reduce: Literal["fp32", "bf16"] = "fp32"
+    overlap_tp: bool = False
+    overlap_ep: bool = False
+    dispatcher: Literal["alltoall", "deepep"] = "alltoall"

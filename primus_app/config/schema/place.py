@@ -81,6 +81,7 @@ class Efficiency(Section):
     gemm_edge: float = how(0.0, "Rows lost at the edge of a product: 1 + edge (1/m + 1/n + 1/k) times its time.", ge=0)
     attention_forward: float | None = how(None, "Forward attention on long sequences, of the bfloat16 peak.", gt=0, le=1)
     attention_backward: float | None = how(None, "Backward attention on long sequences, of the bfloat16 peak.", gt=0, le=1)
+    attention_portable: float = how(1.0, "Rate of FlashAttention 2, as in PyTorch, over that of the maker's own kernel.", gt=0, le=1)
     memory: float | None = how(None, "Operations bound by memory.", gt=0, le=1)
     link: float | None = how(None, "Collectives inside a node.", gt=0, le=1)
     nic: float | None = how(None, "Collectives between nodes.", gt=0, le=1)

@@ -17,7 +17,7 @@ def workload_of(config: Config) -> Workload:
     on_device = config.hardware.vendor != "cpu"
     parallel, native = config.parallel, config.backend.native
     is_titan = config.backend.name == "torchtitan"
-    is_compiled = is_titan and _option(native, "compile", "enable") is True
+    is_compiled = _option(native, "compile", "enable") is True if is_titan else on_device
     loss: Literal["fused", "plain", "chunked"] = "plain"
     if is_titan and parallel.schedule != "zero_bubble":
         loss = "chunked"

@@ -50,10 +50,14 @@ def all_reduce_s(rates: Rates, ranks: Group, num_bytes: Number) -> Number:
     return 2 * all_gather_s(rates, ranks, num_bytes)
 
 
-def all_to_all_s(rates: Rates, ranks: Group, num_bytes: Number) -> Number:
-    """Seconds until each rank has sent 1/n of its ``num_bytes`` to each: directly, over links and network at the same time."""
+def all_to_all_s(rates: Rates, ranks: Group, num_bytes: Number, far_share: Number = 1.0) -> Number:
+    """Seconds until each rank has sent 1/n of its ``num_bytes`` to each: directly, over links and network at the same time.
+
+    Args:
+        far_share: part of what is meant for other nodes that crosses the network, where copies are made on arrival.
+    """
     near = num_bytes * (ranks.inside - 1) / ranks.size / link_bandwidth(rates, ranks.inside)
-    far = num_bytes * (ranks.size - ranks.inside) / ranks.size / rates.nic
+    far = far_share * num_bytes * (ranks.size - ranks.inside) / ranks.size / rates.nic
     start = np.where(ranks.inside > 1, rates.link_latency, 0.0) + np.where(ranks.nodes > 1, rates.nic_latency, 0.0)
     return np.maximum(near, far) + start
 

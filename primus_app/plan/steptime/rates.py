@@ -70,6 +70,7 @@ def rates_of(hardware: HardwareConfig, workload: Workload) -> Rates:
     if missing:
         raise ValueError(f"no step time without {', '.join(missing)}")
     fraction, latency = hardware.efficiency, hardware.latency_us
+    kernel = fraction.attention_portable if workload.attention == "portable" else 1.0
     bf16 = _product(hardware.peak_tflops.bf16, 1e12)
     peak = _product(getattr(hardware.peak_tflops, workload.compute), 1e12)
     wide = _product(bf16 if workload.compute == "fp8" else peak, fraction.gemm)
@@ -77,8 +78,8 @@ def rates_of(hardware: HardwareConfig, workload: Workload) -> Rates:
         gemm=_product(peak, fraction.gemm_fp8) if workload.compute == "fp8" else wide,
         gemm_bf16=wide,
         gemm_edge=fraction.gemm_edge,
-        attention_forward=_product(bf16, fraction.attention_forward),
-        attention_backward=_product(bf16, fraction.attention_backward),
+        attention_forward=_product(bf16, fraction.attention_forward, kernel),
+        attention_backward=_product(bf16, fraction.attention_backward, kernel),
         memory=_product(hardware.hbm_tb_s, fraction.memory) * 1e12,
         kernel=latency.kernel * 1e-6,
         link=_product(hardware.link_gb_s, fraction.link) * 1e9,

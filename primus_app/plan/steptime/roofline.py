@@ -6,31 +6,34 @@ from primus_app.plan.steptime.rates import Rates
 from primus_app.plan.workload import Number
 
 
-def gemm_s(rates: Rates, m: Number, n: Number, k: Number, *, flops: float | None = None, bytes_per_element: float = 2.0) -> Number:
-    """Seconds of a product of m x k and k x n.
+def gemm_s(
+    rates: Rates, m: Number, n: Number, k: Number, *, count: Number = 1, flops: float | None = None, extra_bytes: Number = 0
+) -> Number:
+    """Seconds of ``count`` products of m x k and k x n in one kernel.
 
     Arithmetic: ``2·m·n·k·(1 + e/m + e/n + e/k) / rate`` with e = gemm_edge: tiles that a size does not fill, and the start and end
-    of the sum over k, cost as much as e more rows, columns and terms. Traffic: each matrix once.
+    of the sum over k, cost as much as e more rows, columns and terms. Traffic: each matrix once, 2 bytes an element.
 
     Args:
         flops: FLOP/s of large products; the workload's number format where left out.
+        extra_bytes: further traffic of one product, such as that of the sum of gradients it is added to.
     """
     arithmetic = 2.0 * m * n * k * (1 + rates.gemm_edge * (1 / m + 1 / n + 1 / k)) / (flops or rates.gemm)
-    traffic = bytes_per_element * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) / rates.memory
-    return np.maximum(arithmetic, traffic) + rates.kernel
+    traffic = (2.0 * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) + extra_bytes) / rates.memory
+    return count * np.maximum(arithmetic, traffic) + rates.kernel
 
 
 def memory_s(rates: Rates, num_bytes: Number, kernels: float = 1) -> Number:
-    """Seconds of an operation that only moves bytes to and from memory."""
+    """Seconds of operations that only move bytes to and from memory."""
     return num_bytes / rates.memory + kernels * rates.kernel
 
 
 ATTENTION_EDGE = 256
-"""Rows of queries that a fused kernel's first and last blocks lose: two blocks of 128 (arXiv 2307.08691, section 3.3)."""
+"""Keys that a fused kernel's first and last blocks lose: two blocks of 128 (arXiv 2307.08691, section 3.3)."""
 
 
 def attention_s(rates: Rates, queries: Number, keys: Number, heads: Number, d_qk: int, d_v: int, *, backward: bool = False) -> Number:
-    """Seconds of fused attention of ``queries`` x ``keys`` pairs that are really computed (half of all under a causal mask).
+    """Seconds of fused attention of ``queries``, each to ``keys`` keys that are really computed (half of all under a causal mask).
 
     Forward: two products, ``2·pairs·heads·(d_qk + d_v)`` FLOPs. Backward: five, counting the scores computed again:
     ``2·pairs·heads·(3·d_qk + 2·d_v)`` (arXiv 2205.14135, algorithm 4).
