@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from primus_app.backends.base import load_backend
 from primus_app.backends.elsewhere import refusals
@@ -17,6 +17,9 @@ from primus_app.plan.estimate.gate import memory_problems
 from primus_app.plan.estimate.memory import MemoryEstimate, estimate_memory
 from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
+
+if TYPE_CHECKING:
+    from primus_app.plan.estimate.time import TimeEstimate
 
 
 def show_plan(arguments: Arguments) -> ExitCode:
@@ -49,6 +52,15 @@ def estimate(config: Config, plan: Plan, devices: Devices) -> MemoryEstimate | N
     return estimate_memory(config, plan.mesh, plan.batch, memory_bytes(devices))
 
 
+def _time(config: Config, plan: Plan) -> "TimeEstimate | None":
+    """None where the layout does not come out, or the hardware has no figures for it, as a CPU."""
+    from primus_app.plan.estimate.time import estimate_time, time_unknown
+
+    if plan.mesh is None or plan.batch is None or not plan.stages or time_unknown(config):
+        return None
+    return estimate_time(config, plan.mesh, plan.batch)
+
+
 def _too_much(config: Config, plan: Plan, devices: Devices) -> list[Problem]:
     if plan.problems:
         return []
@@ -61,7 +73,8 @@ def _too_much(config: Config, plan: Plan, devices: Devices) -> list[Problem]:
 
 
 def _json(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem]) -> dict[str, Any]:
-    from primus_app.plan.estimate.numbers import memory_dict
+    from primus_app.plan.estimate.numbers import memory_dict, time_dict
+    from primus_app.plan.estimate.time import time_unknown
     from primus_app.plan.flops import CONVENTIONS, flops_by_convention
 
     found = plan.to_dict()
@@ -71,18 +84,24 @@ def _json(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: li
             name: {"flops": flops, "convention": CONVENTIONS[name]} for name, flops in per_token.items()
         }
     found["memory"] = memory_dict(memory) if memory else None
+    time = _time(config, plan)
+    found["time"] = time_dict(time) if time else None
+    found["time_needs"] = list(time_unknown(config))
     return {**found, "refused_by_backend": [str(problem) for problem in refused]}
 
 
 def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem]) -> None:
     from primus_app.plan.console import PageConsole
     from primus_app.plan.estimate.render import render_memory
+    from primus_app.plan.estimate.render_time import render_time
     from primus_app.plan.render import render_plan, render_problems
 
     console = PageConsole()
     render_plan(replace(plan, problems=()), console)
     if memory is not None:
         render_memory(config, memory, console)
+    if (time := _time(config, plan)) is not None and plan.mesh is not None and plan.batch is not None:
+        render_time(config, plan.mesh, plan.batch, time, console)
     render_problems(plan.problems, console)
     for problem in refused:
         print(f"note: backend={config.backend.name} does not train this: {problem}")
@@ -98,7 +117,7 @@ def _write_page(
 
     command = " ".join((program_name(), "plan", *arguments.request.overrides))
     remarks = [*map(str, plan.problems), *(f"backend={config.backend.name} does not train this: {problem}" for problem in refused)]
-    text = render_page(contents(config, plan, memory, command, [*remarks, *notes(config, plan.mesh)]))
+    text = render_page(contents(config, plan, memory, _time(config, plan), command, [*remarks, *notes(config, plan.mesh)]))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

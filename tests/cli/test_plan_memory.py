@@ -23,7 +23,7 @@ def test_a_line_for_each_stage_and_the_verdict_within_100_columns(door: Door) ->
 
 
 def test_what_does_not_fit_ends_in_2_with_what_to_change(door: Door) -> None:
-    small = [typed.replace("mi300x", "a100") for typed in LLAMA_70B]
+    small = [typed.replace("mi300x", "a100").replace("batch_size=1", "batch_size=4") for typed in LLAMA_70B]
     answer = door("plan", *small, "training.seq_len=8192", "training.global_batch_size=128")
     assert answer.code == 2
     assert "does not fit" in answer.out
@@ -68,3 +68,20 @@ def test_a_run_that_does_not_fit_is_not_started(door: Door) -> None:
     assert head.startswith("memory: the processes together are predicted to need")
     assert ways[-1].strip() == "plan.allow_oom=true starts it all the same"
     assert not Path("out").exists()
+
+
+def test_time_by_part_and_the_whole_run(door: Door) -> None:
+    answer = door("plan", *LLAMA_70B)
+    for words in ("Predicted time of a step", "pipeline bubble", "tokens/s/device", "MFU", "device hours", "best checkpoints"):
+        assert words in answer.out
+    found = json.loads(door("plan", *LLAMA_70B, "--json").out)
+    parts = {name: seconds for name, seconds in found["time"]["step_s"].items() if name != "total"}
+    assert sum(parts.values()) == pytest.approx(found["time"]["step_s"]["total"])
+    assert found["time_needs"] == []
+
+
+def test_no_time_is_made_up_where_the_hardware_has_no_figures(door: Door) -> None:
+    found = json.loads(door("plan", "--json").out)
+    assert found["time"] is None
+    assert "hardware.efficiency.gemm" in found["time_needs"]
+    assert "Predicted time" not in door("plan").out

@@ -33,6 +33,8 @@ def workload_of(config: Config) -> Workload:
         loss=loss,
         compiled=is_compiled,
         gradient_fusion=False,
+        attention="portable" if is_titan else "vendor",
+        overlap_dp=on_device,
     )
 
 
