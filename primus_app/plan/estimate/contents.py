@@ -15,8 +15,8 @@ from primus_app.plan.plan import Plan
 from primus_app.plan.render import Row, facts
 
 GIB = 2**30
-MOST_PASSES = 600
-"""Forward passes in a picture of the timeline."""
+ROUNDS = 4
+"""Micro batches in a picture of the timeline, for each pipeline rank: its beginning, its rhythm and its end."""
 KINDS = {"fits": "fits", "tight": "tight", "does not fit": "unfit", "unknown": "unknown"}
 
 
@@ -57,10 +57,10 @@ def _time_facts(config: Config, plan: Plan, time: TimeEstimate | None) -> list[R
 
 
 def _passes(config: Config, plan: Plan) -> list[Pass]:
-    """The timeline of as many micro batches as can be told apart in a picture."""
+    """The timeline of as many micro batches as show the schedule."""
     mesh, batch = plan.mesh, plan.batch
     if mesh is None or batch is None or mesh.pp == 1:
         return []
-    count = min(batch.accumulation, max(MOST_PASSES // (mesh.pp * mesh.vpp), 1) // mesh.pp * mesh.pp or mesh.pp)
+    count = min(batch.accumulation, ROUNDS * mesh.pp)
     found = events(config, mesh, replace(batch, accumulation=count))
     return [Pass(each.rank, each.work.kind, each.work.micro_batch, each.work.chunk, each.start_s, each.end_s) for each in found]
