@@ -68,9 +68,11 @@ def train(context: RankContext, plan: Plan, out: Path) -> None:
     settings = transformer_config(transformer_settings(config, mesh, plan.stages, cpu=cpu, engine=engine_imports()))
     seq_len = config.training.seq_len
     chunks = build_chunks(settings, config.model, seq_len, engine=engine_imports(), document_mask=config.training.document_mask)
-    parallel = DistributedDataParallelConfig(**data_parallel_settings(config, mesh))
+    parallel = DistributedDataParallelConfig(**data_parallel_settings(config, mesh, cpu=True))
     model = [DistributedDataParallel(settings, parallel, chunk) for chunk in chunks]
-    optimizer = get_megatron_optimizer(OptimizerConfig(**native(optimizer_settings(config, mesh))), model, use_gloo_process_groups=False)
+    optimizer = get_megatron_optimizer(
+        OptimizerConfig(**native(optimizer_settings(config, mesh, cpu=True))), model, use_gloo_process_groups=False
+    )
     schedule = OptimizerParamScheduler(
         optimizer,
         init_lr=0.0,

@@ -130,8 +130,8 @@ def _record(context: RankContext, mesh: Mesh, settings: dict[str, Any]) -> None:
     record = {
         "parallel_state": parallel_settings(mesh),
         "transformer": settings,
-        "data_parallel": data_parallel_settings(context.config, mesh),
-        "optimizer": optimizer_settings(context.config, mesh),
+        "data_parallel": data_parallel_settings(context.config, mesh, cpu=on_cpu()),
+        "optimizer": optimizer_settings(context.config, mesh, cpu=on_cpu()),
     }
     context.run.native_dir.mkdir(exist_ok=True)
     write_atomic(context.run.native_dir / "megatron.json", json.dumps(record, indent=2) + "\n")

@@ -11,6 +11,7 @@ from megatron.core import parallel_state
 from megatron.core.enums import ModelType
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.transformer.enums import AttnBackend
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
@@ -40,6 +41,8 @@ def native(settings: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: DTYPES[value] if name.endswith("_dtype") and value in DTYPES else value for name, value in settings.items()}
     if "moe_router_dtype" in settings:
         found["moe_router_dtype"] = settings["moe_router_dtype"]
+    if "attention_backend" in settings:
+        found["attention_backend"] = AttnBackend[settings["attention_backend"]]
     if "activation_func" in settings:
         found["activation_func"] = ACTIVATIONS[settings["activation_func"]]
     return found

@@ -20,6 +20,7 @@ from primus_app.backends.agreement import all_well
 from primus_app.backends.base import RankContext
 from primus_app.backends.megatron.batches import MicroBatch, Share, micro_batches
 from primus_app.backends.megatron.checkpoints import Checkpoints
+from primus_app.backends.megatron.device import on_cpu
 from primus_app.backends.megatron.model import build_chunks, engine_imports, native, transformer_config
 from primus_app.backends.megatron.optimizer import build_optimizer, set_main_weights, set_moments, set_rate
 from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_settings
@@ -63,10 +64,11 @@ class Trainer:
         self.model = self._wrap()
         # Not before: buffers are others once a model is of another format.
         self.weights = local_weights(self.chunks, self.config.model)
-        self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh))), self.model)
+        self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh, cpu=on_cpu()))), self.model)
+        self._overlap()
 
     def _wrap(self) -> list[DistributedDataParallel]:
-        settings = DistributedDataParallelConfig(**data_parallel_settings(self.config, self.mesh))
+        settings = DistributedDataParallelConfig(**data_parallel_settings(self.config, self.mesh, cpu=on_cpu()))
         half = self.config.precision.compute != "fp32"
         modules = [Float16Module(self.transformer, chunk) if half else chunk for chunk in self.chunks]
         # Only the first chunk's gradients are worth dividing into buckets that overlap with the backward pass.
@@ -74,6 +76,21 @@ class Trainer:
             DistributedDataParallel(self.transformer, settings, module, disable_bucketing=number > 0)
             for number, module in enumerate(modules)
         ]
+
+    def _overlap(self) -> None:
+        """What the schedules call so that communication overlaps with computing; Megatron-LM's trainer does so itself (its train())."""
+        settings = self.model[0].ddp_config
+        if settings.overlap_grad_reduce:
+            self.transformer.no_sync_func = _for_each([chunk.no_sync for chunk in self.model])
+            self.transformer.grad_sync_func = _for_each([chunk.start_grad_sync for chunk in self.model])
+        if settings.overlap_param_gather and settings.align_param_gather:
+            self.transformer.param_sync_func = _for_each([chunk.start_param_sync for chunk in self.model])
+
+    def _gather_weights(self) -> None:
+        """Those that the next training step would gather while it goes on; after an optimizer step ranks have only their own."""
+        for chunk in self.model:
+            if chunk.ddp_config.overlap_param_gather:
+                chunk.start_param_sync(force_sync=True)
 
     def _connect(self) -> None:
         """What the schedules call back."""
@@ -286,6 +303,7 @@ class Trainer:
     def _evaluate(self) -> float:
         """The same first batches of the split each time; the seconds it took, which are no training step's."""
         began, data_time = time.perf_counter(), self.data_time
+        self._gather_weights()
         for chunk in self.model:
             chunk.eval()
         found = [self._evaluate_batch(number) for number in range(self.config.training.eval_steps)]
@@ -309,6 +327,11 @@ class Trainer:
         self.checkpoints.close()
         if self.recorder:
             self.recorder.close()
+
+
+def _for_each(calls: list[Any]) -> Any:
+    """As the schedules take them: of several chunks a list, of one the call itself."""
+    return calls if len(calls) > 1 else calls[0]
 
 
 def _sum_of_losses(losses: torch.Tensor, learned: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:

@@ -78,7 +78,7 @@ WRONG = {
         "training.load_balancing",
         "training.load_balancing=none",
     ),
-    "an option": (("+backend.native.tp_comm_overlap=true",), "backend.native.tp_comm_overlap", "leave it out"),
+    "an option": (("+backend.native.transformer.tp_comm_overlap=true",), "backend.native.transformer.tp_comm_overlap", "leave it out"),
 }
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 
 from primus_app.backends.megatron.pretrain.hooks import HOOK_IDS
+from primus_app.backends.megatron.pretrain.native import check_native_arguments
+from primus_app.backends.megatron.pretrain.table import said_names
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig, OptimizerConfig
 from primus_app.plan.batch import resolve_steps
 from primus_app.plan.learning_rate import WSD_DECAY_SHARE, warmup_steps
+from primus_app.plan.mesh import Mesh
 
 CORE = "backend.runner=core has no such limit"
 
@@ -17,9 +20,9 @@ def check_arguments(config: Config) -> list[Problem]:
     return [*_whole_numbers(config.model), *(_schedule(config.optimizer, steps) if steps is not None else ())]
 
 
-def check_pretrain(config: Config) -> list[Problem]:
+def check_pretrain(config: Config, mesh: Mesh | None) -> list[Problem]:
     """What speaks against backend.runner=pretrain."""
-    return [*check_arguments(config), *_hooks(config.backend.patches)]
+    return [*check_arguments(config), *_hooks(config.backend.patches), *check_native_arguments(config, mesh, said_names())]
 
 
 def _whole_numbers(model: ModelConfig) -> Iterator[Problem]:
