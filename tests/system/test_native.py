@@ -82,11 +82,10 @@ def test_recomputing_other_modules_in_fused_functions_gives_the_same_curve(forge
     plain = forge.train(*common, workspace=tmp_path, exp_name="plain")
     options = (
         "backend.native.transformer.recompute_modules=[mlp,core_attn]",
-        "backend.native.transformer.cross_entropy_loss_fusion=true",
         "backend.native.transformer.bias_activation_fusion=true",
         "backend.native.transformer.bias_dropout_fusion=true",
         "backend.native.ddp.check_for_nan_in_grad=true",
         "backend.native.ddp.bucket_size=20000",
     )
     other = forge.train(*common, *OVERLAPPING, *options, workspace=tmp_path, exp_name="other")
-    assert losses(other) == pytest.approx(losses(plain), rel=1e-5)
+    assert losses(other) == pytest.approx(losses(plain), rel=1e-6)

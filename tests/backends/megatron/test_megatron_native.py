@@ -212,6 +212,7 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
     ((), "transformer.init_method=a", "cannot be typed", "leave it out"),
     ((), "ddp.average_in_collective=true", "loss per token", "leave it out"),
     ((), "transformer.gradient_accumulation_fusion=true", "has no use on a CPU", "leave it out"),
+    ((), "transformer.cross_entropy_loss_fusion=true", "rounds the loss's gradients", "leave it out"),
     ((), "ddp.overlap_grad_reduce=true", "one data parallel rank", "leave it out"),
     (FSDP, "ddp.overlap_param_gather=true", "without overlap_grad_reduce", "ddp.overlap_grad_reduce=true"),
     (FSDP, "ddp.bucket_size=1000", "without overlap_grad_reduce", "ddp.overlap_grad_reduce=true"),

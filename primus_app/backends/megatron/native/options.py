@@ -53,7 +53,7 @@ OPTIONS: dict[str, Passed] = {
     "transformer.distribute_saved_activations": Passed(
         "Whether what training.recompute=full keeps is divided over tp.", ("accelerator", "full", "tensor", "whole_sequence")
     ),
-    "transformer.cross_entropy_loss_fusion": Passed("Whether the loss is computed by a fused function."),
+    "transformer.cross_entropy_loss_fusion": Passed("Whether the loss is computed by a fused function.", ("rounded_loss",)),
     "transformer.cross_entropy_fusion_impl": Passed(
         "Whose fused function: Megatron's, or Transformer Engine's.", ("accelerator", "fused_loss")
     ),

@@ -160,6 +160,10 @@ RULES: dict[str, Rule] = {
     ),
     "modules": _modules,
     "layers": _layers,
+    "rounded_loss": needs(
+        lambda case: case.value is False or case.config.precision.compute == "bf16",
+        "rounds the loss's gradients to bfloat16, which is another loss curve with precision.compute=fp32",
+    ),
     "fused_loss": needs(
         lambda case: bool(case.also("transformer.cross_entropy_loss_fusion", False)),
         "has no effect without cross_entropy_loss_fusion",
