@@ -28,7 +28,8 @@ from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E
 
 from primus_app.backends.base import RankContext  # noqa: E402
 from primus_app.backends.megatron.batches import Share, micro_batches  # noqa: E402
-from primus_app.backends.megatron.model import build_chunks, engine_imports, native, transformer_config  # noqa: E402
+from primus_app.backends.megatron.device import engine_imports  # noqa: E402
+from primus_app.backends.megatron.model import build_chunks, native, transformer_config  # noqa: E402
 from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_settings, transformer_settings  # noqa: E402
 from primus_app.backends.megatron.world import parallel_world  # noqa: E402
 from primus_app.data.prepared import PreparedData  # noqa: E402

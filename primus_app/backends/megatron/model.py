@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
 from primus_app.backends.megatron.attention import CoreAttention
-from primus_app.backends.megatron.device import on_cpu
+from primus_app.backends.megatron.device import engine_imports
 from primus_app.backends.megatron.norm import SequenceParallelNorm
 from primus_app.backends.megatron.replicated import ReplicatedLinear
 from primus_app.backends.megatron.translate import model_settings
@@ -29,11 +28,6 @@ ACTIVATIONS = {"silu": F.silu}
 NORMS = ("input_layernorm", "pre_mlp_layernorm")
 LATENT_DOWN = ("linear_q_down_proj", "linear_kv_down_proj")
 LATENT_NORMS = ("q_layernorm", "kv_layernorm", "k_layernorm")
-
-
-def engine_imports() -> bool:
-    """Whether Transformer Engine is there, and an accelerator for it."""
-    return not on_cpu() and find_spec("transformer_engine") is not None
 
 
 def native(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +52,7 @@ def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *,
     """The chunks of this rank, in the order of the pipeline; their weights are not set yet where model.init is seeded."""
     virtual = config.virtual_pipeline_model_parallel_size
     stages = range(virtual) if virtual else [None]
-    own_attention = not engine or document_mask
+    own_attention = has_own_attention(config, engine=engine, document_mask=document_mask)
     logger.info(
         "layers of %s, attention of %s",
         "Transformer Engine" if engine else "megatron-core",
@@ -70,7 +64,13 @@ def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *,
 def build_chunk(config: TransformerConfig, model: ModelConfig, seq_len: int, stage: int | None, *, document_mask: bool) -> GPTModel:
     """The chunk of one virtual stage; None is the only one."""
     engine = engine_imports()
-    return _chunk(config, model, seq_len, stage, engine=engine, own_attention=not engine or document_mask)
+    own_attention = has_own_attention(config, engine=engine, document_mask=document_mask)
+    return _chunk(config, model, seq_len, stage, engine=engine, own_attention=own_attention)
+
+
+def has_own_attention(config: TransformerConfig, *, engine: bool, document_mask: bool) -> bool:
+    """Whether CoreAttention goes in: Transformer Engine's knows no masks of documents, and under cp no windows (with p2p, its default)."""
+    return not engine or document_mask or (config.window_size is not None and config.context_parallel_size > 1)
 
 
 def _chunk(

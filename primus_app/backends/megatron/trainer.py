@@ -20,8 +20,8 @@ from primus_app.backends.agreement import all_well
 from primus_app.backends.base import RankContext
 from primus_app.backends.megatron.batches import MicroBatch, Share, micro_batches
 from primus_app.backends.megatron.checkpoints import Checkpoints
-from primus_app.backends.megatron.device import on_cpu
-from primus_app.backends.megatron.model import build_chunks, engine_imports, native, transformer_config
+from primus_app.backends.megatron.device import engine_imports, on_cpu
+from primus_app.backends.megatron.model import build_chunks, native, transformer_config
 from primus_app.backends.megatron.optimizer import build_optimizer, set_main_weights, set_moments, set_rate
 from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_settings
 from primus_app.backends.megatron.weights import fill, local_weights

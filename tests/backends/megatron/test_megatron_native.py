@@ -228,6 +228,12 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
     ((), "transformer.moe_token_dispatcher_type=allgather", "without experts", "leave it out"),
     (("model=qwen3_moe_tiny",), "transformer.moe_token_dispatcher_type=flex", "for accelerators", "alltoall or allgather"),
     (("parallel=cp2", TWO, GPU), "transformer.cp_comm_type=[p2p]", "1 words for", "one for each layer"),
+    (
+        ("parallel=cp2", TWO, GPU, "model=qwen3_tiny", "model.sliding_window=16"),
+        "transformer.cp_comm_type=a2a",
+        "the attention is torch's",
+        "leave it out",
+    ),
     (("parallel=cp2", TWO, GPU), "transformer.cp_comm_type=p3p", "there is no p3p", "p2p"),
 ]
 

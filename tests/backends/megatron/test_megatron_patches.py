@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import ModuleType
 
 import psutil
@@ -65,3 +66,27 @@ def test_every_patch_says_why_and_when() -> None:
         assert patch.reason.endswith(".")
         assert patch.condition
         assert patch.target
+
+
+BROKEN_ENGINE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from primus_app.backends.megatron.device import engine_imports
+from primus_app.backends.megatron.patches import no_engine
+assert not engine_imports()
+torch.cuda.is_available = lambda: True
+import importlib.util
+assert importlib.util.find_spec("transformer_engine") is not None
+assert no_engine()
+sys.modules["megatron.core.extensions.transformer_engine"].HAVE_TE = True
+assert not no_engine()
+"""
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_installed_and_does_not_import_is_none(tmp_path: Path) -> None:
+    """megatron-core's own word decides, over layers and corrections alike: a Transformer Engine without its part for torch is found, and gives no layers."""
+    (tmp_path / "transformer_engine").mkdir()
+    (tmp_path / "transformer_engine/__init__.py").touch()
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BROKEN_ENGINE, str(tmp_path)], check=True)

@@ -121,3 +121,16 @@ def test_megatrons_own_classes_take_every_setting(overrides: tuple[str, ...]) ->
             assert getattr(made, name) == value, name
     DistributedDataParallelConfig(**data_parallel_settings(config, plan.mesh, cpu=True))
     OptimizerConfig(**native(optimizer_settings(config, plan.mesh, cpu=True)))
+
+
+@pytest.mark.slow
+def test_windows_under_cp_are_not_left_to_transformer_engine() -> None:
+    """Its exchange of keys, p2p, knows no windows."""
+    from primus_app.backends.megatron.model import has_own_attention, transformer_config
+
+    windows, context = "model.sliding_window=16", ("parallel=cp2", "cluster.devices_per_node=2")
+    for overrides, own in (((windows,), False), (context, False), ((windows, *context), True)):
+        made = transformer_config(settings(*overrides)[0])
+        assert has_own_attention(made, engine=True, document_mask=False) is own
+        assert has_own_attention(made, engine=True, document_mask=True)
+        assert has_own_attention(made, engine=False, document_mask=False)

@@ -70,11 +70,11 @@ OPTIONS: dict[str, Passed] = {
     ),
     "transformer.fused_residual_rmsnorm": Passed("Whether a norm adds the residual too.", GPU),
     "transformer.attention_backend": Passed(
-        "Which of Transformer Engine's attentions: flash, fused, unfused or auto.", ("accelerator", "kernels")
+        "Which of Transformer Engine's attentions: flash, fused, unfused or auto.", ("accelerator", "engines_attention", "kernels")
     ),
     "transformer.cp_comm_type": Passed(
         "How Transformer Engine's attention communicates under cp: p2p, all_gather, a2a or a2a+p2p; a list has one for each layer.",
-        ("accelerator", "context", "exchange"),
+        ("accelerator", "context", "engines_attention", "exchange"),
     ),
     "transformer.symmetric_ar_type": Passed("Which sums over tp go through symmetric memory.", ("accelerator", "tensor", "whole_sequence")),
     "transformer.disable_bf16_reduced_precision_matmul": Passed(

@@ -7,6 +7,7 @@ from primus_app.backends.native.options import Case, Rule, Verdict
 from primus_app.backends.native.rules import ABOVE_0, ACCELERATOR, CONTEXT, FROM_0, LEAVE_OUT, TENSOR, needs
 from primus_app.plan.batch import micro_batch_size
 from primus_app.plan.plan import schedule_rhythm
+from primus_app.plan.stage_rules import stops_at_borders
 
 MODULES = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
 WITH_ENGINE = ("moe_act", "layernorm", "mla_up_proj")
@@ -34,6 +35,12 @@ def _reduces_early(case: Case) -> bool:
 
 def _gathers_early(case: Case) -> bool:
     return case.mesh is None or overlaps_gathering(case.config, case.mesh, cpu=_on_cpu(case))
+
+
+def _has_own_attention(case: Case) -> bool:
+    """As model.has_own_attention, where Transformer Engine imports."""
+    config = case.config
+    return stops_at_borders(config) or (bool(config.model.sliding_window) and config.parallel.cp > 1)
 
 
 def _divides_sequence(case: Case) -> bool:
@@ -187,6 +194,10 @@ RULES: dict[str, Rule] = {
         lambda case: bool(case.also("transformer.defer_embedding_wgrad_compute", False)),
         "has no effect without defer_embedding_wgrad_compute",
         "add backend.native.transformer.defer_embedding_wgrad_compute=true",
+    ),
+    "engines_attention": needs(
+        lambda case: not _has_own_attention(case),
+        "has no effect: documents are masked, or windows slide under cp, for which the attention is torch's",
     ),
     "kernels": needs(lambda case: case.value != "local", "local is not Transformer Engine's", "flash, fused, unfused or auto"),
     "exchange": _exchange,
