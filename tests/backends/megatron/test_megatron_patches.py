@@ -86,7 +86,7 @@ assert not no_engine()
 
 @pytest.mark.slow
 def test_an_engine_that_is_installed_and_does_not_import_is_none(tmp_path: Path) -> None:
-    """megatron-core's own word decides, over layers and corrections alike: a Transformer Engine without its part for torch is found, and gives no layers."""
+    """A Transformer Engine without its part for torch is found, and gives no layers: megatron-core's own word decides."""
     (tmp_path / "transformer_engine").mkdir()
-    (tmp_path / "transformer_engine/__init__.py").touch()
+    (tmp_path / "transformer_engine/__init__.py").write_text("__version__ = '2.0.0'")
     subprocess.run([sys.executable, "-W", "ignore", "-c", BROKEN_ENGINE, str(tmp_path)], check=True)
