@@ -194,6 +194,7 @@ def test_every_option_is_tried() -> None:
 
 
 FSDP = ("parallel=fsdp", TWO)
+WINDOWS = ("parallel=cp2", TWO, GPU, "model=qwen3_tiny", "model.sliding_window=16")
 WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
     (FSDP, "ddp.overlap_grad_redcue=true", "has no such option", "did you mean backend.native.ddp.overlap_grad_reduce?"),
     ((), "bucket_size=1", "has no such option", "did you mean backend.native.ddp.bucket_size?"),
@@ -229,7 +230,7 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
     (("model=qwen3_moe_tiny",), "transformer.moe_token_dispatcher_type=flex", "for accelerators", "alltoall or allgather"),
     (("parallel=cp2", TWO, GPU), "transformer.cp_comm_type=[p2p]", "1 words for", "one for each layer"),
     (
-        ("parallel=cp2", TWO, GPU, "model=qwen3_tiny", "model.sliding_window=16"),
+        WINDOWS,
         "transformer.cp_comm_type=a2a",
         "the attention is torch's",
         "leave it out",
