@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from primus_app.backends.base import load_backend
 from primus_app.backends.megatron.native.check import options_of
@@ -35,6 +37,19 @@ def planned(*overrides: str) -> tuple[Config, Plan]:
     plan = make_plan(config, local_devices=8 if GPU in overrides else 1)
     assert plan.problems == (), plan.problems
     return config, plan
+
+
+@cache
+def _base(settings: tuple[str, ...]) -> tuple[Config, Plan]:
+    return planned(*settings)
+
+
+def refused(settings: tuple[str, ...], option: str) -> list[Problem]:
+    """As refusals, without composing anew for one more option."""
+    config, plan = _base(settings)
+    name, _, value = option.partition("=")
+    other = config.model_copy(update={"backend": config.backend.model_copy(update={"native": {name: yaml.safe_load(value)}})})
+    return load_backend("megatron").check(other, plan.mesh)
 
 
 def refusals(*overrides: str) -> list[Problem]:
@@ -226,6 +241,9 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
     (("training.recompute=selective",), "transformer.recompute_modules=[mla_up_proj]", "latent attention", "leave it out"),
     (("training.recompute=selective",), "transformer.recompute_modules=[layernorm]", "asks Transformer Engine", "core_attn"),
     (("training.recompute=full",), "transformer.recompute_num_layers=99", "not from 1 to the model's", "give 1 to"),
+    (("training.recompute=full",), "transformer.recompute_num_layers=null", "not from 1 to the model's", "give 1 to"),
+    (("training.recompute=full",), "transformer.recompute_method=null", "null is not allowed", "uniform or block"),
+    ((GPU,), "transformer.cpu_offloading=true", "without a number of layers", "cpu_offloading_num_layers=1"),
     ((), "transformer.moe_token_dispatcher_type=allgather", "without experts", "leave it out"),
     (("model=qwen3_moe_tiny",), "transformer.moe_token_dispatcher_type=flex", "for accelerators", "alltoall or allgather"),
     (("parallel=cp2", TWO, GPU), "transformer.cp_comm_type=[p2p]", "1 words for", "one for each layer"),
@@ -241,7 +259,7 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
 
 @pytest.mark.parametrize(("settings", "option", "what", "fix"), WRONG, ids=[option for _, option, _, _ in WRONG])
 def test_a_wrong_option_is_refused_by_name(settings: tuple[str, ...], option: str, what: str, fix: str) -> None:
-    (problem,) = refusals(*settings, f"backend.native.{option}")
+    (problem,) = refused(settings, option)
     assert problem.where == f"backend.native.{option.partition('=')[0]}"
     assert what in problem.what
     assert fix in " ".join(problem.fix)
@@ -252,7 +270,7 @@ def test_a_group_of_micro_batches_is_one_that_the_schedule_takes(size: int, lega
     """Four micro batches on two stages: megatron-core takes from 2 to 4, and may leave over none or at least 2 (its schedules.py)."""
     settings = ("parallel=pp2", "parallel.schedule=interleaved", "parallel.vpp=2", TWO)
     batch = ("training.global_batch_size=4", "training.micro_batch_size=1")
-    found = refusals(*settings, *batch, f"backend.native.transformer.microbatch_group_size_per_vp_stage={size}")
+    found = refused((*settings, *batch), f"transformer.microbatch_group_size_per_vp_stage={size}")
     assert (found == []) is legal
 
 

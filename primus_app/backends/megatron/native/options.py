@@ -17,7 +17,7 @@ class Passed:
 GPU = ("accelerator",)
 EXPERTS = ("accelerator", "experts")
 FLEX = ("accelerator", "flex", "above_0")
-OFFLOAD = ("accelerator", "whole_pipeline", "no_recompute")
+OFFLOAD = ("accelerator", "whole_pipeline", "no_recompute", "some_layers")
 OFFLOADED = ("accelerator", "offloading")
 FINE = ("accelerator", "fine_offloading")
 
@@ -45,7 +45,7 @@ OPTIONS: dict[str, Passed] = {
         ("selective", "modules"),
     ),
     "transformer.recompute_method": Passed(
-        "How training.recompute=full groups layers: uniform, or block for the first of a stage.", ("full",)
+        "How training.recompute=full groups layers: uniform, or block for the first of a stage.", ("full", "not_null")
     ),
     "transformer.recompute_num_layers": Passed(
         "With training.recompute=full the layers of a group, or with block how many are computed again.", ("full", "layers")
@@ -113,7 +113,7 @@ OPTIONS: dict[str, Passed] = {
         "Whether shared experts compute while tokens travel.", ("accelerator", "experts", "shared_experts", "all_to_all")
     ),
     "transformer.cpu_offloading": Passed("Whether activations are kept in host memory until the backward pass.", OFFLOAD),
-    "transformer.cpu_offloading_num_layers": Passed("Of how many layers.", (*OFFLOADED, "layers")),
+    "transformer.cpu_offloading_num_layers": Passed("Of how many layers.", (*OFFLOADED, "fewer_layers")),
     "transformer.cpu_offloading_activations": Passed("Whether activations are; true by default.", OFFLOADED),
     "transformer.cpu_offloading_weights": Passed("Whether weights are too.", OFFLOADED),
     "transformer.cpu_offloading_double_buffering": Passed("Whether two layers' activations are on their way at a time.", OFFLOADED),

@@ -67,9 +67,14 @@ def _modules(case: Case) -> Verdict:
 
 def _layers(case: Case) -> Verdict:
     total = case.config.model.num_hidden_layers
-    if case.value is None or 0 < case.value <= total:
+    if case.value is not None and 0 < case.value <= total:
         return None
     return f"{case.value} is not from 1 to the model's {total} layers", f"give 1 to {total}"
+
+
+def _fewer_layers(case: Case) -> Verdict:
+    most = case.config.model.num_hidden_layers - 1
+    return None if 0 < case.value <= most else (f"{case.value} is not from 1 to {most}, one less than the model has", f"give 1 to {most}")
 
 
 def _offload_modules(case: Case) -> Verdict:
@@ -167,6 +172,8 @@ RULES: dict[str, Rule] = {
     ),
     "modules": _modules,
     "layers": _layers,
+    "fewer_layers": _fewer_layers,
+    "not_null": needs(lambda case: case.value is not None, "null is not allowed with training.recompute=full", "uniform or block"),
     "rounded_loss": needs(
         lambda case: case.value is False or case.config.precision.compute == "bf16",
         "rounds the loss's gradients to bfloat16, which is another loss curve with precision.compute=fp32",
@@ -219,6 +226,11 @@ RULES: dict[str, Rule] = {
         lambda case: bool(case.also("transformer.cpu_offloading", False)),
         "has no effect without cpu_offloading",
         "add backend.native.transformer.cpu_offloading=true",
+    ),
+    "some_layers": needs(
+        lambda case: not case.value or "transformer.cpu_offloading_num_layers" in case.given,
+        "has no effect without a number of layers",
+        "add backend.native.transformer.cpu_offloading_num_layers=1",
     ),
     "one_offloading": needs(
         lambda case: not case.also("transformer.cpu_offloading", False) and bool(case.also("transformer.offload_modules", [])),

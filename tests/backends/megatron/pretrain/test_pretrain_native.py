@@ -1,9 +1,11 @@
 """backend.native under backend.runner=pretrain: arguments of Megatron-LM, held against what its parsers take."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
+import yaml
 
 from primus_app.backends.base import load_backend
 from primus_app.backends.megatron.native.options import OPTIONS
@@ -29,6 +31,19 @@ def planned(*overrides: str) -> tuple[Config, Plan]:
     plan = make_plan(config, local_devices=8 if GPU in overrides else 1)
     assert plan.problems == (), plan.problems
     return config, plan
+
+
+@cache
+def _base(settings: tuple[str, ...]) -> tuple[Config, Plan]:
+    return planned(*settings)
+
+
+def refused(settings: tuple[str, ...], option: str) -> list[Problem]:
+    """As refusals, without composing anew for one more argument."""
+    config, plan = _base(settings)
+    name, _, value = option.partition("=")
+    other = config.model_copy(update={"backend": config.backend.model_copy(update={"native": {name: yaml.safe_load(value)}})})
+    return load_backend("megatron").check(other, plan.mesh)
 
 
 def refusals(*overrides: str) -> list[Problem]:
@@ -90,7 +105,7 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
 
 @pytest.mark.parametrize(("settings", "option", "what", "fix"), WRONG, ids=[option for _, option, _, _ in WRONG])
 def test_a_wrong_argument_is_refused_by_name(settings: tuple[str, ...], option: str, what: str, fix: str) -> None:
-    (problem,) = refusals(*settings, f"backend.native.{option}")
+    (problem,) = refused(settings, option)
     assert problem.where == f"backend.native.{option.partition('=')[0]}"
     assert what in problem.what
     assert fix in " ".join(problem.fix)
