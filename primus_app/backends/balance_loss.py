@@ -39,27 +39,16 @@ def balance_loss(scores: torch.Tensor, chosen: torch.Tensor, top_k: int, seq_len
     return (frequencies * shares(scores).sum(dim=1) / seq_len).sum()
 
 
-class Tally:
-    """What the losses of this rank add up to since it was emptied, over sequences and layers."""
+def mean_balance_loss(tallies: Sequence[torch.Tensor], config: Config, device: torch.device) -> float:
+    """The loss of a step without its coefficient, from what all routers have added up: a mean over sequences and layers.
 
-    def __init__(self) -> None:
-        self.total: torch.Tensor | None = None
-
-    def add(self, loss: torch.Tensor) -> None:
-        self.total = loss.clone() if self.total is None else self.total + loss
-
-    def empty(self) -> None:
-        self.total = None
-
-
-def mean_balance_loss(tallies: Sequence[Tally], config: Config, device: torch.device) -> float:
-    """The loss of a step without its coefficient, a mean over sequences and layers: 1 where all is even. All ranks ask together."""
+    1 where all is even. All ranks ask together.
+    """
     moe, model = config.model.moe, config.model
     assert moe is not None
     total = torch.zeros((), device=device)
     for tally in tallies:
-        if tally.total is not None:
-            total += tally.total.to(device)
+        total += tally.to(device)
     if dist.is_initialized():
         dist.all_reduce(total)
     return total.item() / (config.training.global_batch_size * (model.num_hidden_layers - moe.first_k_dense_replace))
@@ -69,17 +58,17 @@ class _WithLoss(torch.autograd.Function):
     """Counts in the backward pass, which comes once where activations are computed again."""
 
     @staticmethod
-    def forward(ctx: Any, carrier: torch.Tensor, loss: torch.Tensor, weight: float, tally: Tally, share: float) -> torch.Tensor:
+    def forward(ctx: Any, carrier: torch.Tensor, loss: torch.Tensor, weight: float, tally: torch.Tensor, share: float) -> torch.Tensor:
         ctx.loss, ctx.weight, ctx.tally, ctx.share = loss.detach(), weight, tally, share
         return carrier.view_as(carrier)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        ctx.tally.add(ctx.loss * ctx.share)
+        ctx.tally.add_(ctx.loss * ctx.share)
         return gradients[0], torch.full_like(ctx.loss, ctx.weight), None, None, None
 
 
-def with_loss(carrier: torch.Tensor, loss: torch.Tensor, weight: float, tally: Tally, share: float = 1.0) -> torch.Tensor:
+def with_loss(carrier: torch.Tensor, loss: torch.Tensor, weight: float, tally: torch.Tensor, share: float = 1.0) -> torch.Tensor:
     """``carrier`` as it is; its backward pass is one of ``weight`` times ``loss`` too, and adds ``share`` of the loss to ``tally``."""
-    found: torch.Tensor = _WithLoss.apply(carrier, loss, weight, tally, share)  # type: ignore[no-untyped-call]
+    found: torch.Tensor = _WithLoss.apply(carrier, loss, weight, tally, share)
     return found

@@ -219,7 +219,7 @@ class Trainer:
             dist.all_reduce(tokens, group=parallel_state.get_data_parallel_group())
         for router in self.routers:
             router.sequence_weight = tokens.item() / self.batch.global_batch_size
-            router.tally.empty()
+            router.tally = torch.zeros((), device=self.device)
 
     def _forward_backward(self, split: str, first: int, number: int, *, forward_only: bool) -> torch.Tensor | None:
         """[sum of the losses, number of tokens] over this rank's ``number`` micro batches; None before the last stage."""

@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor, Shard
 from torchtitan.models.common.moe import TokenChoiceTopKRouter
 
-from primus_app.backends.balance_loss import Tally, balance_loss, choices, with_loss
+from primus_app.backends.balance_loss import balance_loss, choices, with_loss
 
 
 class BalancedRouter(TokenChoiceTopKRouter):
@@ -23,11 +23,17 @@ class BalancedRouter(TokenChoiceTopKRouter):
         seq_len: int
         sequence_weight: float
 
+    tally: torch.Tensor
+
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.seq_len, self.sequence_weight = config.seq_len, config.sequence_weight
         self.context_group: Any = None
-        self.tally = Tally()
+        # A buffer, so that what a pipeline's shape pass adds is taken back.
+        self.register_buffer("tally", torch.zeros((), dtype=torch.float32), persistent=False)
+
+    def _init_self_buffers(self, *, buffer_device: torch.device | None = None) -> None:
+        self.tally = torch.zeros((), dtype=torch.float32, device=buffer_device or self.tally.device)
 
     def forward(
         self,

@@ -71,7 +71,7 @@ class RunTrainer(Trainer):
     def train_step(self, data_iterator: Iterator[Batch]) -> None:
         """As upstream's; the balance loss is that of this step alone."""
         for router in self.routers:
-            router.tally.empty()
+            router.tally.zero_()
         super().train_step(data_iterator)
 
     def _set_weights(self) -> None:
