@@ -51,9 +51,9 @@ def test_more_nodes_and_another_mistake_are_told_together() -> None:
     assert error.problems[-1].fix == ("leave cluster.nodes out",)
 
 
-@pytest.mark.parametrize("model", ["llama_tiny", "qwen3_moe_tiny"])
-def test_one_key_has_one_problem(model: str) -> None:
-    (problem,) = refused("training.load_balancing=aux_loss", f"model={model}").problems
+@pytest.mark.parametrize("balancing", ["aux_loss", "expert_bias"])
+def test_one_key_has_one_problem(balancing: str) -> None:
+    (problem,) = refused(f"training.load_balancing={balancing}").problems
     assert problem.where == "training.load_balancing"
 
 

@@ -11,6 +11,7 @@ from megatron.core.enums import ModelType
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.transformer.enums import AttnBackend
+from megatron.core.transformer.moe.moe_layer import MoESubmodules
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
@@ -18,6 +19,7 @@ from primus_app.backends.megatron.attention import CoreAttention
 from primus_app.backends.megatron.device import engine_imports
 from primus_app.backends.megatron.norm import SequenceParallelNorm
 from primus_app.backends.megatron.replicated import ReplicatedLinear
+from primus_app.backends.megatron.router import BalancedRouter
 from primus_app.backends.megatron.translate import model_settings
 from primus_app.config.schema import ModelConfig
 
@@ -95,6 +97,8 @@ def _layers(config: TransformerConfig, stage: int | None, *, engine: bool, own_a
         attention = layer.submodules.self_attention.submodules
         if own_attention:
             attention.core_attention = CoreAttention
+        if config.moe_router_load_balancing_type == "seq_aux_loss" and isinstance(layer.submodules.mlp.submodules, MoESubmodules):
+            layer.submodules.mlp.submodules.router = BalancedRouter
         if engine:
             continue
         for name in NORMS:

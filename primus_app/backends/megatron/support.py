@@ -18,7 +18,6 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
     return [
         *check_path(config.backend),
         *check_model_support(config.model),
-        *_balancing(config),
         *_schedule(config.parallel),
         *_latent_attention(config.model, config.parallel),
         *_experts(config.model, config.parallel),
@@ -27,13 +26,6 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
         *(check_native(config, mesh) if config.backend.runner == "core" else ()),
         *(check_pretrain(config, mesh) if config.backend.runner == "pretrain" else ()),
     ]
-
-
-def _balancing(config: Config) -> Iterator[Problem]:
-    if config.training.load_balancing == "aux_loss" and config.model.moe:
-        other = "expert_bias, or none" if config.model.moe.expert_bias else "none"
-        what = "aux_loss is not carried out yet: its size depends on the layout in megatron-core"
-        yield Problem("training.load_balancing", what, (f"training.load_balancing={other}",))
 
 
 def _schedule(parallel: ParallelConfig) -> Iterator[Problem]:

@@ -69,6 +69,13 @@ def test_the_selection_bias_moves_only_when_asked(balancing: str) -> None:
     assert found["moe_router_bias_update_rate"] == (1e-3 if balancing == "expert_bias" else 0.0)
 
 
+def test_a_balance_loss_is_one_of_sequences() -> None:
+    found, _, _ = settings("model=qwen3_moe_tiny", "training.load_balancing=aux_loss", "training.aux_loss_coefficient=0.5")
+    assert (found["moe_router_load_balancing_type"], found["moe_aux_loss_coeff"]) == ("seq_aux_loss", 0.5)
+    found, _, _ = settings("model=qwen3_moe_tiny")
+    assert (found["moe_router_load_balancing_type"], found["moe_aux_loss_coeff"]) == ("none", 0.0)
+
+
 def test_without_clipping_the_norm_is_still_measured() -> None:
     _, config, plan = settings("optimizer.clip_grad_norm=0")
     assert plan.mesh is not None
