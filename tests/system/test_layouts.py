@@ -181,20 +181,26 @@ def test_a_balance_loss_over_context_parallel_ranks(forge: Forge, place: Path) -
     _hold(forge, place, "cp2 balanced", (2, ("parallel=cp2",)), base, 1e-4)
 
 
-def test_a_balance_loss_evens_the_load_alike_on_both_engines(forge: Forge, place: Path) -> None:
-    """1 is even; the loss that is reported stays the cross entropy, which is given up a little for it."""
+@pytest.mark.parametrize("model", ["qwen3_moe_tiny", "deepseek_v3_tiny"])
+def test_a_balance_loss_evens_the_load_alike_on_both_engines(forge: Forge, place: Path, model: str) -> None:
+    """1 is even. What is reported as the loss stays the cross entropy, whose curve is another."""
     found = {}
-    for name, overrides in {"plain": BALANCED[:1], "torchtitan": BALANCED, "megatron": BALANCED}.items():
-        engine = f"backend={name if name != 'plain' else 'torchtitan'}"
-        run = forge.train(*COMMON, f"training.steps={STEPS}", engine, *overrides, workspace=place, exp_name=f"evened_{name}")
+    length = (f"training.steps={STEPS}", f"training.eval_every={STEPS}")
+    for name, overrides in {"plain": (), "torchtitan": BALANCED[1:], "megatron": BALANCED[1:]}.items():
+        engine = "megatron" if name == "megatron" else "torchtitan"
+        exp_name = f"evened_{model}_{name}"
+        run = forge.train(*COMMON, *length, f"backend={engine}", f"model={model}", *overrides, workspace=place, exp_name=exp_name)
         found[name] = [row for row in rows(run) if "loss" in row]
     for key in ("loss", "balance_loss"):
         ours, theirs = ([row[key] for row in found[name]] for name in ("torchtitan", "megatron"))
         assert theirs == pytest.approx(ours, rel=1e-4)
     assert "balance_loss" not in found["plain"][0]
-    assert found["plain"][-1]["loss"] < found["torchtitan"][-1]["loss"] * 0.98
-    assert found["torchtitan"][0]["balance_loss"] > 1.05
-    assert 1 <= found["torchtitan"][-1]["balance_loss"] < 1.02
+    losses, plain = ([row["loss"] for row in found[name]] for name in ("torchtitan", "plain"))
+    assert losses[0] == pytest.approx(plain[0], rel=1e-5)
+    assert max(abs(one - other) / other for one, other in zip(losses, plain, strict=True)) > 5e-3
+    first, last = (found["torchtitan"][step]["balance_loss"] - 1 for step in (0, -1))
+    assert first > 0.01
+    assert 0 < last < first / 3
 
 
 @pytest.mark.parametrize("layout", MEGATRON)
@@ -231,7 +237,6 @@ ENGINES = {
     "qwen3_tiny": ((), 1e-5),
     "qwen3_moe_tiny": ((), 1e-4),
     "deepseek_v3_tiny": ((), 1e-4),
-    "deepseek_v3_tiny with balance loss": (("training.load_balancing=aux_loss", "training.aux_loss_coefficient=1.0"), 1e-4),
     "deepseek_v3_tiny with bias": (("training.load_balancing=expert_bias",), 1e-4),
     "llama_tiny with documents": (("training.document_mask=true",), 1e-5),
     "llama_tiny with recomputation": (("training.recompute=full",), 1e-5),
