@@ -59,12 +59,10 @@ def _check(request: Request, devices: Devices) -> Checked:
 
     missing = check_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains, program=program_name())
     refused = refusals(config, plan.mesh)
-    if wrong := [*plan.problems, *load_problems(request, config)]:
-        raise UserError([*wrong, *refused, *missing])
+    if wrong := [*plan.problems, *load_problems(request, config), *refused]:
+        raise UserError([*wrong, *missing])
     if missing:
         raise UserError(missing, ExitCode.UNFIT_MACHINE)
-    if refused:
-        raise UserError(refused)
     if lacking := backend.check_machine(config):
         raise UserError(lacking, ExitCode.UNFIT_MACHINE)
     if unfit := check_loopback():

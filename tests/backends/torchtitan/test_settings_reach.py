@@ -69,6 +69,8 @@ REACHES = (
     "model.intermediate_size=128",
     "model=qwen3_moe_tiny",
     "model=deepseek_v3_tiny",
+    "training.load_balancing=aux_loss model=qwen3_moe_tiny",
+    "training.load_balancing=aux_loss training.aux_loss_coefficient=0.1 model=qwen3_moe_tiny",
     "hardware.peak_tflops.fp32=1",
 )
 
@@ -81,8 +83,8 @@ REFUSED = (
     "parallel.distributed_optimizer=true",
     "backend.runner=pretrain",
     "backend.megatron_path=/nowhere",
-    "training.load_balancing=aux_loss model=qwen3_moe_tiny",
     "training.load_balancing=expert_bias",
+    "training.aux_loss_coefficient=0.1 model=qwen3_moe_tiny",
     "backend.native.training.seq_len=7",
     "backend.patches=[nonsense]",
     "model.sliding_window=64",
