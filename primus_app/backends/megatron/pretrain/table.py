@@ -56,7 +56,7 @@ WITHOUT_ARGUMENT: dict[str, str] = {
 }
 """Keys that no argument says, and why; whole sections by their name with a dot at the end."""
 
-WITHOUT_ARGUMENT_SECTIONS = ("cluster.", "hardware.", "work_group", "user_name", "exp_name", "workspace")
+WITHOUT_ARGUMENT_SECTIONS = ("cluster.", "hardware.", "plan.", "work_group", "user_name", "exp_name", "workspace")
 """Keys and beginnings of keys about the place, which the ranks are started with."""
 
 
