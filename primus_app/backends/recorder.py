@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 TEXT = {
     "loss": "loss {:.4f}",
+    "balance_loss": "balance loss {:.4f}",
     "eval_loss": "evaluation loss {:.4f}",
     "grad_norm": "gradient norm {:.3f}",
     "lr": "lr {:.3g}",

@@ -1,4 +1,4 @@
-"""docs/patches.md, made from the registries of corrections: what of an upstream library is changed, where and why."""
+"""docs/patches.md and docs/native-options.md, made from the engines' tables: what of them is changed, and what they may be told."""
 
 from collections.abc import Iterator
 
@@ -21,6 +21,23 @@ applied only where its condition holds, reported in the log of the run, and fail
 A **stand-in** is a part of ours that goes in through an extension point of the engine. It changes nothing upstream, so it cannot be
 switched off.
 """
+
+NATIVE = """\
+# Options of the engines' own
+
+Made by `./scripts/docs` from the tables in `primus_app/backends/*/native/`; tests hold every name and type against the installed engines.
+
+`backend.native.<option>=<value>` passes an option of the engine through. Options say *how* a run is carried out and may change between two
+starts of it. What would change the loss curve, what a key of ours sets and what would have no effect is refused before anything starts.
+"""
+
+
+def native_page() -> str:
+    """docs/native-options.md."""
+    from primus_app.backends.megatron.native.reference import megatron_part
+    from primus_app.backends.torchtitan.native.reference import titan_part
+
+    return "\n".join([NATIVE, *titan_part(), *megatron_part()]).rstrip() + "\n"
 
 
 def patches_page() -> str:

@@ -75,6 +75,7 @@ OPTIONS: tuple[tuple[str, ...], ...] = (
     ("model.init=native",),
     ("model.init=native", "model.init_std=0.01"),
     ("backend.native.training.gc_freq=100",),
+    ("backend.runner=pretrain",),
 )
 DENSE_OPTIONS = (("model.tie_word_embeddings=true",), ("model.tie_word_embeddings=true", "parallel.pp=2"))
 BALANCING = (("training.load_balancing=expert_bias",), ("training.load_balancing=aux_loss",))

@@ -19,6 +19,7 @@ from primus_app.launch.devices import Devices, known_hardware
 from primus_app.launch.local import run_local
 from primus_app.launch.loopback import check_loopback
 from primus_app.plan.devices import Machine, check_devices, on_this_machine
+from primus_app.plan.estimate.gate import memory_note, memory_problems
 from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.environment import describe_environment
@@ -58,16 +59,16 @@ def _check(request: Request, devices: Devices) -> Checked:
 
     missing = check_devices(config, plan, machine(devices), request.overrides, compose=compose, trains=trains, program=program_name())
     refused = refusals(config, plan.mesh)
-    if wrong := [*plan.problems, *load_problems(request, config)]:
-        raise UserError([*wrong, *refused, *missing])
+    if wrong := [*plan.problems, *load_problems(request, config), *refused]:
+        raise UserError([*wrong, *missing])
     if missing:
         raise UserError(missing, ExitCode.UNFIT_MACHINE)
-    if refused:
-        raise UserError(refused)
     if lacking := backend.check_machine(config):
         raise UserError(lacking, ExitCode.UNFIT_MACHINE)
     if unfit := check_loopback():
         raise UserError(unfit, ExitCode.UNFIT_MACHINE)
+    if too_much := memory_problems(config, plan, local_devices=devices.count, local_bytes=memory_bytes(devices), legal=trains):
+        raise UserError(too_much)
     return Checked(request, config, plan, devices)
 
 
@@ -92,7 +93,7 @@ def _record_and_run(checked: Checked, exp_name: str | None) -> ExitCode:
         attempt = record_start(opened, request.overrides, plan.to_dict(), sys.argv, environment)
         if checked.devices.unused:
             print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
-        for note in notes(config, plan.mesh):
+        for note in (*notes(config, plan.mesh), *memory_note(config, plan.mesh, plan.batch, memory_bytes(checked.devices))):
             print(f"note: {note}", file=sys.stderr)
         show_start(opened, attempt.number, plan)
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
@@ -131,7 +132,12 @@ def machine(devices: Devices) -> Machine:
     """What was found, in the words of the plan."""
     is_cpu = devices.hardware == "cpu"
     known = devices.hardware if devices.unknown is None else None
-    return Machine(devices.count, is_cpu, int(devices.memory_gib * 2**30) if is_cpu else None, known)
+    return Machine(devices.count, is_cpu, memory_bytes(devices), known)
+
+
+def memory_bytes(devices: Devices) -> int | None:
+    """Of this machine where it trains on its CPU; None where it has accelerators, whose data sheets say theirs."""
+    return int(devices.memory_gib * 2**30) if devices.hardware == "cpu" else None
 
 
 def _resolved(config: Config, plan: Plan) -> Config:

@@ -49,6 +49,10 @@ def _is_divided_pretrain(config: Config) -> bool:
     return _is_pretrain(config) and config.parallel.tp * config.parallel.cp > 1
 
 
+def _is_deterministic(config: Config) -> bool:
+    return config.backend.name == "megatron" and config.training.deterministic and config.hardware.vendor != "cpu"
+
+
 def _is_deterministic_pretrain(config: Config) -> bool:
     return _is_pretrain(config) and config.training.deterministic
 
@@ -56,8 +60,10 @@ def _is_deterministic_pretrain(config: Config) -> bool:
 MEGATRON = (
     Variable("CUDA_DEVICE_MAX_CONNECTIONS", "1", "Megatron-LM's trainer insists on it under tp and cp", _is_divided_pretrain),
     Variable("NCCL_ALGO", "Ring", "Megatron-LM's trainer insists on a fixed one when deterministic", _is_deterministic_pretrain),
+    Variable("NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0", "Transformer Engine's attention insists on it when deterministic", _is_deterministic),
+    Variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8", "cuBLAS gives the same sums each time with fixed workspaces only", _is_deterministic),
 )
-"""What Megatron-LM's own trainer checks for before it begins."""
+"""What Megatron and its trainer check for before they begin, or torch does later."""
 
 ROCM = (
     Variable("HSA_NO_SCRATCH_RECLAIM", "1", "avoids scratch thrash, and a crash with experts", _is_amd),

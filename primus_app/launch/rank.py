@@ -11,6 +11,7 @@ from primus_app.backends.base import RankContext, load_backend
 from primus_app.backends.patches import apply_patches
 from primus_app.data.prepare import PreparedData
 from primus_app.run.directory import RunDirectory
+from primus_app.run.orphan import forks_die_with_parent
 from primus_app.run.rank_logs import open_logs
 from primus_app.run.snapshot import read_config
 
@@ -18,6 +19,7 @@ from primus_app.run.snapshot import read_config
 @record
 def main(run_path: str, attempt: str) -> None:
     """Train as attempt ``attempt`` of the run at ``run_path`` says; elastic's variables tell which rank this is."""
+    forks_die_with_parent()  # Writers of checkpoints, which would go on where a new attempt has begun.
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # The agent accounts for it; a KeyboardInterrupt here would only be noise.
     run = RunDirectory(Path(run_path))
     folder = run.attempts_dir / attempt

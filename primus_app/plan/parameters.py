@@ -82,15 +82,22 @@ def count_layer(model: ModelConfig, index: int) -> LayerParameters:
 def training_flops_per_token(model: ModelConfig, seq_len: int) -> float:
     """Model FLOPs of forward and backward pass on one token, in FLOP; recomputation is not counted.
 
-    ``6·N + Σ over layers of 6·heads·(d_qk + d_v)·keys`` with N = active_no_embedding. With d_qk = d_v = head_dim and
-    heads·head_dim = hidden_size this is PaLM's 6·N + 12·L·h·s (arXiv 2204.02311, appendix B). For MLA d_qk is
-    qk_nope_head_dim + qk_rope_head_dim and d_v is v_head_dim, the heads of the attention product, not the latent ranks.
-    ``keys`` is seq_len, as if attention were not causal; in a layer with a sliding window it is the window where that is shorter.
+    ``6·N + attention`` with N = active_no_embedding, PaLM's formula (arXiv 2204.02311, appendix B); see flops.py for other conventions.
+    """
+    return float(6 * count_parameters(model).active_no_embedding) + attention_flops_per_token(model, seq_len)
+
+
+def attention_flops_per_token(model: ModelConfig, seq_len: int) -> float:
+    """The products of queries, keys and values, forward and backward: ``Σ over layers of 6·heads·(d_qk + d_v)·keys``, in FLOP.
+
+    With d_qk = d_v = head_dim and heads·head_dim = hidden_size this is 12·L·h·s. For MLA d_qk is qk_nope_head_dim + qk_rope_head_dim and
+    d_v is v_head_dim, the heads of the attention product, not the latent ranks. ``keys`` is seq_len, as if attention were not causal;
+    in a layer with a sliding window it is the window where that is shorter.
     """
     d_qk = model.mla.qk_nope_head_dim + model.mla.qk_rope_head_dim if model.mla else model.head_dim
     d_v = model.mla.v_head_dim if model.mla else model.head_dim
     keys = sum(_keys_seen(model, index, seq_len) for index in range(model.num_hidden_layers))
-    return float(6 * count_parameters(model).active_no_embedding + 6 * model.num_attention_heads * (d_qk + d_v) * keys)
+    return float(6 * model.num_attention_heads * (d_qk + d_v) * keys)
 
 
 def slides(model: ModelConfig, index: int) -> bool:

@@ -34,6 +34,9 @@ def check_effects(config: Config) -> list[Problem]:
         problems.append(Problem("checkpoint.keep", "has no effect with every=0, which saves no checkpoint", ("leave it out",)))
     if checkpoint.every == 0 and checkpoint.async_:
         problems.append(Problem("checkpoint.async", "has no effect with every=0, which saves no checkpoint", ("leave it out",)))
+    if training.load_balancing != "aux_loss" and _is_set(training, "aux_loss_coefficient"):
+        what = f"has no effect with load_balancing={training.load_balancing}"
+        problems.append(Problem("training.aux_loss_coefficient", what, ("leave it out, or training.load_balancing=aux_loss",)))
     if data.source == "mock" and data.cache_dir is not None:
         problems.append(Problem("data.cache_dir", "has no effect on data=mock, which is made as it is read", ("leave it out",)))
     return problems

@@ -24,15 +24,20 @@ def render_plan(plan: Plan, console: Console | None = None) -> None:
     console = console or PageConsole()
     is_plain = not console.is_terminal
     for table in (
-        _facts("Layout", _layout(plan.mesh), is_plain),
-        _facts("Batch", _batch(plan.batch), is_plain),
-        _facts("Model", _model(plan), is_plain),
+        facts_table("Layout", _layout(plan.mesh), is_plain),
+        facts_table("Batch", _batch(plan.batch), is_plain),
+        facts_table("Model", _model(plan), is_plain),
         _stages(plan.stages, is_plain),
     ):
         if table.row_count:
             console.print(table)
             console.print()
     render_problems(plan.problems, console)
+
+
+def facts(plan: Plan) -> list[Row]:
+    """Everything that the first tables say, in their order."""
+    return [*_layout(plan.mesh), *_batch(plan.batch), *_model(plan)]
 
 
 def render_problems(problems: Sequence[Problem], console: Console) -> None:
@@ -46,7 +51,8 @@ def render_problems(problems: Sequence[Problem], console: Console) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _facts(title: str, rows: Iterable[Row], is_plain: bool) -> Table:
+def facts_table(title: str, rows: Iterable[Row], is_plain: bool) -> Table:
+    """Three columns without heads."""
     table = _table(title, is_plain)
     table.show_header = False
     table.add_column(style="bold", no_wrap=True)

@@ -69,7 +69,12 @@ class Workload:
         padded_vocab: rows of the vocabulary's tables as the engine holds them, over all tp ranks.
         fused: whether the kernels are an accelerator's (fused attention, norms, SwiGLU and cross entropy), which save less for the
             backward pass; otherwise those of a CPU.
-        compiled: whether operations on single elements run together in few kernels (torch.compile, or Megatron's own kernels).
+        loss: ``fused`` keeps gradients in the place of the logits; ``plain`` makes them float32 first; ``chunked`` works through a part of
+            the tokens at a time (torchtitan).
+        gradient_fusion: Megatron on an accelerator: whether matrix products add to the float32 gradients themselves, which leaves a
+            placeholder of each weight's shape behind.
+        compiled: whether operations on single elements run together in few kernels (torch.compile, or Megatron's own kernels);
+            TorchTitan's backward pass then works them out again instead of keeping what they gave.
         attention: the kernel: the maker's own (cuDNN, AITER, through Transformer Engine), a portable one (FlashAttention 2, as
             PyTorch has it), or several that write the scores to memory, as everywhere before 2022.
         overlap_dp: whether gradients and weights travel between data parallel ranks while others are computed.
@@ -89,7 +94,9 @@ class Workload:
     schedule: Literal["1f1b", "interleaved", "gpipe", "zero_bubble"]
     padded_vocab: int
     fused: bool
-    compiled: bool = True
+    loss: Literal["fused", "plain", "chunked"] = "plain"
+    gradient_fusion: bool = False
+    compiled: bool = False
     attention: Literal["vendor", "portable", "unfused"] = "vendor"
     overlap_dp: bool = True
     reduce: Literal["fp32", "bf16"] = "fp32"

@@ -14,8 +14,8 @@ from primus_app.run.git import describe_checkout
 from primus_app.run.redact import redact_argument, redact_variable
 
 PREFIXES = """
-NCCL_ RCCL_ HSA_ HIP_ ROCR_ ROCM_ CUDA_ GPU_ AMD_ NVIDIA_ TORCH PYTORCH_ GLOO_ OMP_ MKL_ KMP_ OPENBLAS_ NVTE_ SLURM_ HF_ MIOPEN_ ROCBLAS_
-HIPBLASLT_ TRITON_ UCX_ FI_ TP_ MASTER_ PRIMUS_ PYTHON LC_
+NCCL_ RCCL_ HSA_ HIP_ ROCR_ ROCM_ CUDA_ CUBLAS_ GPU_ AMD_ NVIDIA_ TORCH PYTORCH_ GLOO_ OMP_ MKL_ KMP_ OPENBLAS_ NVTE_ SLURM_ HF_ MIOPEN_
+ROCBLAS_ HIPBLASLT_ TRITON_ UCX_ FI_ TP_ MASTER_ PRIMUS_ PYTHON LC_
 """
 NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG", "TZ", "HOME", "TMPDIR", "XDG_CACHE_HOME")
 DISTRIBUTION = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)(-py[0-9.]+)?\.(dist|egg)-info")

@@ -28,7 +28,8 @@ from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E
 
 from primus_app.backends.base import RankContext  # noqa: E402
 from primus_app.backends.megatron.batches import Share, micro_batches  # noqa: E402
-from primus_app.backends.megatron.model import build_chunks, engine_imports, native, transformer_config  # noqa: E402
+from primus_app.backends.megatron.device import engine_imports  # noqa: E402
+from primus_app.backends.megatron.model import build_chunks, native, transformer_config  # noqa: E402
 from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_settings, transformer_settings  # noqa: E402
 from primus_app.backends.megatron.world import parallel_world  # noqa: E402
 from primus_app.data.prepared import PreparedData  # noqa: E402
@@ -68,9 +69,11 @@ def train(context: RankContext, plan: Plan, out: Path) -> None:
     settings = transformer_config(transformer_settings(config, mesh, plan.stages, cpu=cpu, engine=engine_imports()))
     seq_len = config.training.seq_len
     chunks = build_chunks(settings, config.model, seq_len, engine=engine_imports(), document_mask=config.training.document_mask)
-    parallel = DistributedDataParallelConfig(**data_parallel_settings(config, mesh))
+    parallel = DistributedDataParallelConfig(**data_parallel_settings(config, mesh, cpu=True))
     model = [DistributedDataParallel(settings, parallel, chunk) for chunk in chunks]
-    optimizer = get_megatron_optimizer(OptimizerConfig(**native(optimizer_settings(config, mesh))), model, use_gloo_process_groups=False)
+    optimizer = get_megatron_optimizer(
+        OptimizerConfig(**native(optimizer_settings(config, mesh, cpu=True))), model, use_gloo_process_groups=False
+    )
     schedule = OptimizerParamScheduler(
         optimizer,
         init_lr=0.0,

@@ -56,12 +56,12 @@ def test_in_bash(primus: Path, tmp_path: Path) -> None:
         "mod": ["model.", "model="],
         "model=ll": llamas,
         "plan par": ["parallel.", "parallel="],
-        "pl": ["plan"],
+        "pl": ["plan", "plan."],
         "plan training.st": ["training.stage=", "training.steps="],
         "training.recompute=f": ["full"],
     }
     by_path = str(primus / "primus").replace(" ", "\\ ")
-    lines = [*expected.items(), ("by its path", ["plan"])]
+    lines = [*expected.items(), ("by its path", ["plan", "plan."])]
     script = TAB + "".join(f"tab '{line}' primus '{line}'\n" for line in expected) + f"tab 'by its path' {shlex.quote(by_path)} pl\n"
     environment = {**os.environ, "PATH": f"{primus}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -189,7 +189,9 @@ def loaded(argv: list[str], names: tuple[str, ...], folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("argv", [["--cfg", "job"], ["--help"], ["plan"], ["plan", "--json"], list(SEVEN), ["--multirun", *SEVEN]])
 def test_a_verb_that_does_not_train_imports_no_engine(tmp_path: Path, argv: list[str]) -> None:
-    assert loaded(argv, ENGINES, tmp_path) == set()
+    # The estimates are written for arrays of layouts too.
+    arithmetic = {"numpy"} if "plan" in argv else set()
+    assert loaded(argv, ENGINES, tmp_path) <= arithmetic
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["plna"]])

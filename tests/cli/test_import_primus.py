@@ -44,7 +44,7 @@ def test_the_printed_command_is_planned_by_this_program(door: Door, file: Path) 
     answer = door("import-primus", str(file), "--devices", "4")
     assert (answer.code, answer.err) == (0, "")
     words = shlex.split(answer.out.partition("\n\n")[0].replace("\\\n", " "))
-    planned = door("plan", *words[words.index("work_group=amd") :], "--json")
+    planned = door("plan", *words[words.index("work_group=amd") :], "hardware=mi300x", "--json")
     assert planned.code == 0, planned.err
     plan = json.loads(planned.out)
     assert plan["problems"] == plan["refused_by_backend"] == []

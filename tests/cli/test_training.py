@@ -51,9 +51,9 @@ def test_more_nodes_and_another_mistake_are_told_together() -> None:
     assert error.problems[-1].fix == ("leave cluster.nodes out",)
 
 
-@pytest.mark.parametrize("model", ["llama_tiny", "qwen3_moe_tiny"])
-def test_one_key_has_one_problem(model: str) -> None:
-    (problem,) = refused("training.load_balancing=aux_loss", f"model={model}").problems
+@pytest.mark.parametrize("balancing", ["aux_loss", "expert_bias"])
+def test_one_key_has_one_problem(balancing: str) -> None:
+    (problem,) = refused(f"training.load_balancing={balancing}").problems
     assert problem.where == "training.load_balancing"
 
 
@@ -64,10 +64,17 @@ def test_a_wrong_request_is_told_together_with_what_is_missing() -> None:
     assert {"training.micro_batch_size", "training.load_balancing", "parallel"} <= set(wheres)
 
 
-def test_what_the_engine_cannot_do_is_refused_once_the_devices_are_there() -> None:
+def test_what_the_engine_cannot_do_is_refused() -> None:
     error = refused("parallel=tp2", "cluster.devices_per_node=2", "model.attention_bias=true")
     assert error.code == ExitCode.BAD_REQUEST
     assert "attention_bias" in str(error)
+
+
+def test_what_the_engine_cannot_do_is_told_together_with_missing_devices() -> None:
+    error = refused("parallel=tp2", "parallel.distributed_optimizer=true")
+    assert error.code == ExitCode.BAD_REQUEST
+    assert [problem.where for problem in error.problems] == ["parallel.distributed_optimizer", "parallel"]
+    assert "needs 2 devices" in error.problems[1].what
 
 
 def test_a_card_without_an_entry_is_not_taken_for_another() -> None:

@@ -52,3 +52,14 @@ def test_amd_devices_get_their_variables_and_others_do_not(config: Config) -> No
 @pytest.mark.parametrize("name", ["mi350x", "mi355x"])
 def test_both_cards_of_gfx950_are_kept_from_nan(config: Config, name: str) -> None:
     assert values(on(config, name))["RCCL_WARP_SPEED_AUTO"] == ("0", "primus_app")
+
+
+def test_a_deterministic_megatron_gets_what_its_engines_ask_for(config: Config) -> None:
+    """Transformer Engine ends the rank without (megatron-core's extensions/transformer_engine.py), torch at the first sum in cuBLAS."""
+    asked = {"NVTE_ALLOW_NONDETERMINISTIC_ALGO": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    megatron = config.model_copy(update={"backend": config.backend.model_copy(update={"name": "megatron"})})
+    deterministic = megatron.model_copy(update={"training": config.training.model_copy(update={"deterministic": True})})
+    found = values(on(deterministic, "h100"))
+    assert {name: found[name] for name in asked} == {name: (value, "primus_app") for name, value in asked.items()}
+    for other in (on(megatron, "h100"), on(deterministic, "cpu")):
+        assert not asked.keys() & values(other).keys()

@@ -93,6 +93,7 @@ def test_a_lowest_rate_has_no_effect_on_a_constant_one() -> None:
         (("training.eval_every=0", "training.eval_steps=9"), "training.eval_steps"),
         (("checkpoint=none", "checkpoint.keep=7"), "checkpoint.keep"),
         (("checkpoint=none", "checkpoint.async=true"), "checkpoint.async"),
+        (("model=qwen3_moe_tiny", "training.aux_loss_coefficient=0.1"), "training.aux_loss_coefficient"),
         (("data=mock", "data.cache_dir=/tmp"), "data.cache_dir"),
     ],
 )

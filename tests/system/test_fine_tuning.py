@@ -13,7 +13,7 @@ from primus_app.backends.given_weights import find_given
 from primus_app.config.compose import Request
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.load import load_config
-from tests.system.program import Start, rows
+from tests.system.program import Forge, Start, rows
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +83,39 @@ def test_both_engines_learn_the_responses_alone(start: Start, tmp_path: Path) ->
         assert found[name] == pytest.approx(found["padded"], rel=1e-5), name
     assert found["padded"][0] == pytest.approx(loss_of_responses(model, PAIRS[::2]), rel=1e-5)
     assert found["padded"][STEPS - 1] < found["padded"][0] - 0.5
+
+
+def test_a_balance_loss_counts_samples_whatever_is_masked(forge: Forge, tmp_path: Path) -> None:
+    """The responses of a sample are 5 to 58 tokens, and a sample counts alike; with pp, the first stage sees no label."""
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    base = ("model=qwen3_moe_tiny", "training.seq_len=128", "training.global_batch_size=8", "training.eval_every=0", "optimizer.lr=1e-3")
+    first = forge.train(*base, "training.steps=1", "checkpoint.every=1", workspace=tmp_path, exp_name="first")
+    tuned = (
+        *base,
+        "training.stage=post",
+        f"checkpoint.load='{first}'",
+        "data=instructions",
+        f"data.path='{tmp_path}/chats.jsonl'",
+        f"data.cache_dir='{tmp_path}/cache'",
+        "data.split=[50,50]",
+        f"training.steps={STEPS}",
+        "checkpoint=none",
+        "training.load_balancing=aux_loss",
+        "training.aux_loss_coefficient=1.0",
+    )
+    layouts = {
+        "titan": (),
+        "megatron": ("backend=megatron", "training.micro_batch_size=2"),
+        "pp2": ("backend=megatron", "parallel=pp2", "training.micro_batch_size=1", "cluster.devices_per_node=2"),
+        "dp2": ("backend=megatron", "parallel=dp", "cluster.devices_per_node=2"),
+    }
+    found = {}
+    for name, layout in layouts.items():
+        found[name] = rows(forge.train(*tuned, *layout, workspace=tmp_path, exp_name=name))
+        assert len(found[name]) == STEPS
+        for key in ("loss", "balance_loss"):
+            ours, theirs = ([row[key] for row in found[each]] for each in ("titan", name))
+            assert theirs == pytest.approx(ours, rel=1e-4), name
 
 
 def test_weights_go_out_with_the_template_that_they_learnt(tmp_path: Path) -> None:

@@ -150,6 +150,59 @@ def test_a_pipeline_moves_the_same_selection_bias(forge: Forge, place: Path) -> 
     _hold(forge, place, "pp2 with bias", TITAN_EXPERTS["pp2"], base, 1e-4)
 
 
+BALANCED = ("model=qwen3_moe_tiny", "training.load_balancing=aux_loss", "training.aux_loss_coefficient=1.0")
+BALANCED_LAYOUTS: dict[str, dict[str, Layout]] = {
+    "torchtitan": {
+        "micro batches of 1": (1, ("training.micro_batch_size=1",)),
+        "dp2": TITAN["dp2"],
+        **{name: TITAN_EXPERTS[name] for name in ("tp2", "ep2", "pp2")},
+        "tp2 of whole experts": (2, ("parallel=tp2", "parallel.ep=2")),
+        "recomputed": (1, ("training.recompute=full",)),
+    },
+    "megatron": {
+        "micro batches of 1": (1, ("training.micro_batch_size=1",)),
+        **{name: MEGATRON[name] for name in ("dp2", "pp2", "cp2")},
+        "tp2": (2, ("parallel=tp2", "parallel.etp=2")),
+        "ep2": MEGATRON_EXPERTS["ep2"],
+        "recomputed": (1, ("training.recompute=full",)),
+    },
+}
+
+
+@pytest.mark.parametrize(("engine", "layout"), [(engine, layout) for engine, found in BALANCED_LAYOUTS.items() for layout in found])
+def test_a_balance_loss_knows_no_layout(forge: Forge, place: Path, engine: str, layout: str) -> None:
+    """With a coefficient that moves the curve by percents."""
+    _hold(forge, place, f"{layout} balanced", BALANCED_LAYOUTS[engine][layout], (f"backend={engine}", *BALANCED), 1e-4)
+
+
+def test_a_balance_loss_over_context_parallel_ranks(forge: Forge, place: Path) -> None:
+    """TorchTitan divides 256 tokens in two blocks."""
+    base = (*BALANCED, "training.seq_len=256", "training.global_batch_size=4")
+    _hold(forge, place, "cp2 balanced", (2, ("parallel=cp2",)), base, 1e-4)
+
+
+@pytest.mark.parametrize("model", ["qwen3_moe_tiny", "deepseek_v3_tiny"])
+def test_a_balance_loss_evens_the_load_alike_on_both_engines(forge: Forge, place: Path, model: str) -> None:
+    """1 is even. What is reported as the loss stays the cross entropy, whose curve is another."""
+    found = {}
+    length = (f"training.steps={STEPS}", f"training.eval_every={STEPS}")
+    for name, overrides in {"plain": (), "torchtitan": BALANCED[1:], "megatron": BALANCED[1:]}.items():
+        engine = "megatron" if name == "megatron" else "torchtitan"
+        exp_name = f"evened_{model}_{name}"
+        run = forge.train(*COMMON, *length, f"backend={engine}", f"model={model}", *overrides, workspace=place, exp_name=exp_name)
+        found[name] = [row for row in rows(run) if "loss" in row]
+    for key in ("loss", "balance_loss"):
+        ours, theirs = ([row[key] for row in found[name]] for name in ("torchtitan", "megatron"))
+        assert theirs == pytest.approx(ours, rel=1e-4)
+    assert "balance_loss" not in found["plain"][0]
+    losses, plain = ([row["loss"] for row in found[name]] for name in ("torchtitan", "plain"))
+    assert losses[0] == pytest.approx(plain[0], rel=1e-5)
+    assert max(abs(one - other) / other for one, other in zip(losses, plain, strict=True)) > 5e-3
+    first, last = (found["torchtitan"][step]["balance_loss"] - 1 for step in (0, -1))
+    assert first > 0.01
+    assert 0 < last < first / 3
+
+
 @pytest.mark.parametrize("layout", MEGATRON)
 def test_megatron(forge: Forge, place: Path, layout: str) -> None:
     _hold(forge, place, layout, MEGATRON[layout], ("backend=megatron", "model=llama_tiny"), 1e-5)

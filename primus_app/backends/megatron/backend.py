@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primus_app.backends.base import RankContext
-from primus_app.backends.megatron.device import DEVICE_PATCHES, on_cpu
+from primus_app.backends.megatron.device import DEVICE_PATCHES, engine_imports, on_cpu
 from primus_app.backends.megatron.patches import PATCHES
 from primus_app.backends.megatron.pretrain.hooks import Hosting
 from primus_app.backends.megatron.support import check_support
@@ -94,7 +94,6 @@ def _missing_patches(config: Config) -> list[Problem]:
 
 
 def _train(context: RankContext, plan: Plan) -> None:
-    from primus_app.backends.megatron.model import engine_imports
     from primus_app.backends.megatron.trainer import Trainer
     from primus_app.backends.megatron.world import parallel_world
 
@@ -112,7 +111,6 @@ def _train(context: RankContext, plan: Plan) -> None:
 
 
 def _host_pretrain(context: RankContext, plan: Plan) -> None:
-    from primus_app.backends.megatron.model import engine_imports
     from primus_app.backends.megatron.pretrain.export import as_text
     from primus_app.backends.megatron.pretrain.row import Source
     from primus_app.backends.megatron.pretrain.run import run_pretrain
@@ -130,8 +128,8 @@ def _record(context: RankContext, mesh: Mesh, settings: dict[str, Any]) -> None:
     record = {
         "parallel_state": parallel_settings(mesh),
         "transformer": settings,
-        "data_parallel": data_parallel_settings(context.config, mesh),
-        "optimizer": optimizer_settings(context.config, mesh),
+        "data_parallel": data_parallel_settings(context.config, mesh, cpu=on_cpu()),
+        "optimizer": optimizer_settings(context.config, mesh, cpu=on_cpu()),
     }
     context.run.native_dir.mkdir(exist_ok=True)
     write_atomic(context.run.native_dir / "megatron.json", json.dumps(record, indent=2) + "\n")

@@ -46,6 +46,16 @@ def micro_batches(
         yield _micro_batch(samples, range(begin, begin + size), share, document_mask, device)
 
 
+def learned_tokens(samples: AnySamples, first: int, number: int, share: Share) -> int:
+    """How many labels of the same micro batches count towards the loss, over whole sequences."""
+    size, total = share.micro_batch_size, 0
+    for place in range(number):
+        begin = first + (place * share.dp + share.dp_rank) * size
+        for sample in map(samples.sample, range(begin, begin + size)):
+            total += len(sample.positions) if sample.learned is None else int(sample.learned.sum())
+    return total
+
+
 def _micro_batch(samples: AnySamples, indices: range, share: Share, document_mask: bool, device: torch.device) -> MicroBatch:
     read = [samples.sample(index) for index in indices]
     tokens = torch.from_numpy(np.stack([sample.tokens for sample in read])).to(device)

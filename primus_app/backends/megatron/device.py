@@ -19,6 +19,11 @@ def on_cpu() -> bool:
     return getattr(torch.cuda, "_primus_cpu", False) or not torch.cuda.is_available()
 
 
+def engine_imports() -> bool:
+    """Whether Transformer Engine's layers are used: megatron-core itself could import it, and there is an accelerator for it."""
+    return not on_cpu() and bool(upstream("megatron.core.extensions.transformer_engine").HAVE_TE)
+
+
 class NoStream:
     """A stream and an event of a device that has none: everything is done when its call returns."""
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -11,13 +10,16 @@ from megatron.core import parallel_state
 from megatron.core.enums import ModelType
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+from megatron.core.transformer.enums import AttnBackend
+from megatron.core.transformer.moe.moe_layer import MoESubmodules
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
 from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
 from primus_app.backends.megatron.attention import CoreAttention
-from primus_app.backends.megatron.device import on_cpu
+from primus_app.backends.megatron.device import engine_imports
 from primus_app.backends.megatron.norm import SequenceParallelNorm
 from primus_app.backends.megatron.replicated import ReplicatedLinear
+from primus_app.backends.megatron.router import BalancedRouter
 from primus_app.backends.megatron.translate import model_settings
 from primus_app.config.schema import ModelConfig
 
@@ -30,16 +32,13 @@ LATENT_DOWN = ("linear_q_down_proj", "linear_kv_down_proj")
 LATENT_NORMS = ("q_layernorm", "kv_layernorm", "k_layernorm")
 
 
-def engine_imports() -> bool:
-    """Whether Transformer Engine is there, and an accelerator for it."""
-    return not on_cpu() and find_spec("transformer_engine") is not None
-
-
 def native(settings: Mapping[str, Any]) -> dict[str, Any]:
     """``settings`` with torch's number formats and functions for their names."""
     found = {name: DTYPES[value] if name.endswith("_dtype") and value in DTYPES else value for name, value in settings.items()}
     if "moe_router_dtype" in settings:
         found["moe_router_dtype"] = settings["moe_router_dtype"]
+    if "attention_backend" in settings:
+        found["attention_backend"] = AttnBackend[settings["attention_backend"]]
     if "activation_func" in settings:
         found["activation_func"] = ACTIVATIONS[settings["activation_func"]]
     return found
@@ -55,7 +54,7 @@ def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *,
     """The chunks of this rank, in the order of the pipeline; their weights are not set yet where model.init is seeded."""
     virtual = config.virtual_pipeline_model_parallel_size
     stages = range(virtual) if virtual else [None]
-    own_attention = not engine or document_mask
+    own_attention = has_own_attention(config, engine=engine, document_mask=document_mask)
     logger.info(
         "layers of %s, attention of %s",
         "Transformer Engine" if engine else "megatron-core",
@@ -67,7 +66,13 @@ def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *,
 def build_chunk(config: TransformerConfig, model: ModelConfig, seq_len: int, stage: int | None, *, document_mask: bool) -> GPTModel:
     """The chunk of one virtual stage; None is the only one."""
     engine = engine_imports()
-    return _chunk(config, model, seq_len, stage, engine=engine, own_attention=not engine or document_mask)
+    own_attention = has_own_attention(config, engine=engine, document_mask=document_mask)
+    return _chunk(config, model, seq_len, stage, engine=engine, own_attention=own_attention)
+
+
+def has_own_attention(config: TransformerConfig, *, engine: bool, document_mask: bool) -> bool:
+    """Whether CoreAttention goes in: Transformer Engine's knows no masks of documents, and under cp no windows (with p2p, its default)."""
+    return not engine or document_mask or (config.window_size is not None and config.context_parallel_size > 1)
 
 
 def _chunk(
@@ -92,6 +97,8 @@ def _layers(config: TransformerConfig, stage: int | None, *, engine: bool, own_a
         attention = layer.submodules.self_attention.submodules
         if own_attention:
             attention.core_attention = CoreAttention
+        if config.moe_router_load_balancing_type == "seq_aux_loss" and isinstance(layer.submodules.mlp.submodules, MoESubmodules):
+            layer.submodules.mlp.submodules.router = BalancedRouter
         if engine:
             continue
         for name in NORMS:

@@ -1,6 +1,6 @@
 """Megatron's optimizers from outside: the learning rate, and of each parameter the float32 copy and the moments that this rank holds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +11,9 @@ from primus_app.backends.megatron.weights import LocalWeight
 from primus_app.backends.weight_sources import Source
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+
+Places = Mapping[tuple[int, str], Sequence[torch.Tensor]]
+"""Views into room for whole parameters on the host, to be filled; by a parameter's id and ``param`` or the name of a moment."""
 
 
 class Held(NamedTuple):
@@ -77,33 +80,35 @@ def set_moments(optimizer: MegatronOptimizer, weights: Sequence[LocalWeight], st
 
 
 @torch.no_grad()
-def gathered_states(optimizer: MegatronOptimizer, weights: Sequence[LocalWeight]) -> dict[int, dict[str, torch.Tensor]]:
-    """For each parameter of the model, by id: ``param`` (float32) and the moments, whole on this rank's CPU.
+def gather_states(optimizer: MegatronOptimizer, weights: Sequence[LocalWeight], places: Places) -> None:
+    """Fill ``places`` with their parts of the whole parameters' float32 weights and moments.
 
-    All ranks that share a distributed optimizer must call it together; they walk through the parameters in one order.
+    All ranks that share a distributed optimizer must call it together, with places or none; they walk through the parameters in one order.
+    Raises RuntimeError for a parameter that no optimizer moves.
     """
     held = {id(each.param): each for each in held_parameters(optimizer)}
     groups = _groups(optimizer)
-    found: dict[int, dict[str, torch.Tensor]] = {}
     for weight in weights:
         param = weight.tensor
         if isinstance(param, torch.nn.Parameter):
-            found[id(param)] = _gather(param, held.get(id(param)), groups.get(id(param)))
-    return found
+            if id(param) not in held and id(param) not in groups:
+                raise RuntimeError(f"no optimizer moves {weight.name}")
+            _gather(param, held.get(id(param)), groups.get(id(param)), places)
 
 
-def _gather(param: torch.Tensor, held: Held | None, group: Any) -> dict[str, torch.Tensor]:
+def _gather(param: torch.Tensor, held: Held | None, group: Any, places: Places) -> None:
     state = {} if held is None else {"param": held.main, **{name: held.optimizer.state[held.main][name] for name in MOMENTS}}
-    if group is None:
-        return {name: value.detach().float().cpu().clone().view(param.shape) for name, value in state.items()}
-    found = {}
     for name in ("param", *MOMENTS):
-        whole = torch.zeros(param.numel(), device=param.device)
-        if held is not None:
-            whole[held.start : held.stop] = state[name].view(-1)
-        torch.distributed.all_reduce(whole, group=group)
-        found[name] = whole.cpu().view(param.shape)
-    return found
+        wanted = places.get((id(param), name), ())
+        if group is not None:
+            whole = torch.zeros(param.numel(), device=param.device)
+            if held is not None:
+                whole[held.start : held.stop] = state[name].view(-1)
+            torch.distributed.all_reduce(whole, group=group)
+        elif wanted:
+            whole = state[name].detach()
+        for place in wanted:
+            place.copy_(whole.as_strided(place.shape, place.stride(), whole.storage_offset() + place.storage_offset()))
 
 
 def _groups(optimizer: MegatronOptimizer) -> dict[int, Any]:

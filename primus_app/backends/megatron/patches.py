@@ -2,8 +2,9 @@
 
 from types import ModuleType
 
-from primus_app.backends.megatron.device import DEVICE_PATCHES
+from primus_app.backends.megatron.device import DEVICE_PATCHES, engine_imports
 from primus_app.backends.megatron.pretrain.hooks import PRETRAIN_PATCHES
+from primus_app.backends.megatron.stand_ins import NO_ENGINE
 from primus_app.backends.megatron.upstream import upstream
 from primus_app.backends.megatron.versions import UPSTREAM
 from primus_app.backends.megatron.writer_queue import WRITER_QUEUE
@@ -11,25 +12,19 @@ from primus_app.backends.patches import Patch
 
 ROUTER_GEMM_ID = "megatron-router-gemm"
 LATENT_LINEAR_ID = "megatron-latent-attention-linear"
-NO_ENGINE = "Transformer Engine does not import"
 
 
-def router_gemm_is_needed() -> bool:
-    """Whether the name that the router looks up is not there at all."""
-    return not hasattr(upstream("megatron.core.transformer.moe.moe_utils"), "te_general_gemm")
+def no_engine() -> bool:
+    """Whether Megatron's own layers are used."""
+    return not engine_imports()
 
 
 def apply_router_gemm() -> None:
-    """Give it the value that says so: None."""
+    """Give the name that the router looks up the value that says so: None."""
     utils = upstream("megatron.core.transformer.moe.moe_utils")
     if not hasattr(utils, "router_gating_linear"):
         raise RuntimeError(f"{ROUTER_GEMM_ID}: megatron.core.transformer.moe.moe_utils.router_gating_linear is gone.")
-    utils.__dict__.setdefault("te_general_gemm", None)
-
-
-def latent_linear_is_needed() -> bool:
-    """Whether the class that latent attention knows as whole on every rank is none."""
-    return not isinstance(_latent_attention().__dict__.get("TELinear"), type)
+    utils.__dict__["te_general_gemm"] = None
 
 
 def apply_latent_linear() -> None:
@@ -39,8 +34,7 @@ def apply_latent_linear() -> None:
     module = _latent_attention()
     if "TELinear" not in module.__dict__:
         raise RuntimeError(f"{LATENT_LINEAR_ID}: megatron.core.transformer.multi_latent_attention.TELinear is gone.")
-    if latent_linear_is_needed():
-        module.__dict__["TELinear"] = ReplicatedLinear
+    module.__dict__["TELinear"] = ReplicatedLinear
 
 
 def _latent_attention() -> ModuleType:
@@ -55,7 +49,7 @@ PATCHES: tuple[Patch, ...] = (
         upstream=UPSTREAM,
         target="megatron.core.transformer.moe.moe_utils.te_general_gemm",
         condition=NO_ENGINE,
-        is_needed=router_gemm_is_needed,
+        is_needed=no_engine,
         apply=apply_router_gemm,
     ),
     Patch(
@@ -65,7 +59,7 @@ PATCHES: tuple[Patch, ...] = (
         upstream=UPSTREAM,
         target="megatron.core.transformer.multi_latent_attention.TELinear",
         condition=NO_ENGINE,
-        is_needed=latent_linear_is_needed,
+        is_needed=no_engine,
         apply=apply_latent_linear,
     ),
     WRITER_QUEUE,

@@ -8,8 +8,9 @@ STAND_INS: tuple[StandIn, ...] = (
     StandIn(
         part="attention.CoreAttention",
         through="the specification of a layer",
-        condition=f"{NO_ENGINE}; or training.document_mask=true",
-        reason="Megatron's own core attention knows no context parallelism, no heads of two sizes and no masks of documents.",
+        condition=f"{NO_ENGINE}; or training.document_mask=true; or windows under parallel.cp",
+        reason="Megatron's own core attention knows no context parallelism, no heads of two sizes and no masks of documents, "
+        "Transformer Engine's no masks of documents, and no windows under context parallelism.",
     ),
     StandIn(
         part="norm.SequenceParallelNorm",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from primus_app.backends.megatron.model_support import check_model_support
+from primus_app.backends.megatron.native.check import check_native
 from primus_app.backends.megatron.pretrain.support import check_pretrain
 from primus_app.backends.megatron.versions import check_path
 from primus_app.config.errors import Problem
@@ -17,22 +18,14 @@ def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
     return [
         *check_path(config.backend),
         *check_model_support(config.model),
-        *_balancing(config),
         *_schedule(config.parallel),
         *_latent_attention(config.model, config.parallel),
         *_experts(config.model, config.parallel),
         *(_optimizer(config.parallel, mesh) if mesh is not None else ()),
         *(_expert_replicas(config.parallel, mesh) if mesh is not None and config.model.moe else ()),
-        *_native(config),
-        *(check_pretrain(config) if config.backend.runner == "pretrain" else ()),
+        *(check_native(config, mesh) if config.backend.runner == "core" else ()),
+        *(check_pretrain(config, mesh) if config.backend.runner == "pretrain" else ()),
     ]
-
-
-def _balancing(config: Config) -> Iterator[Problem]:
-    if config.training.load_balancing == "aux_loss" and config.model.moe:
-        other = "expert_bias, or none" if config.model.moe.expert_bias else "none"
-        what = "aux_loss is not carried out yet: its size depends on the layout in megatron-core"
-        yield Problem("training.load_balancing", what, (f"training.load_balancing={other}",))
 
 
 def _schedule(parallel: ParallelConfig) -> Iterator[Problem]:
@@ -83,8 +76,3 @@ def _expert_replicas(parallel: ParallelConfig, mesh: Mesh) -> Iterator[Problem]:
     if mesh.dp_shard > 1 and ranks % mesh.dp_replicate:
         what = f"{mesh.dp_replicate} does not divide the {ranks} ranks that hold the same experts, among which megatron-core divides them"
         yield Problem("parallel.dp_replicate", what, ("parallel.dp_replicate=1 parallel.dp_shard=auto",))
-
-
-def _native(config: Config) -> Iterator[Problem]:
-    for name in config.backend.native:
-        yield Problem(f"backend.native.{name}", "no option of megatron-core is passed through", ("leave it out",))

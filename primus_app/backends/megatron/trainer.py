@@ -17,11 +17,14 @@ from megatron.core.pipeline_parallel import get_forward_backward_func
 from megatron.core.transformer.module import Float16Module
 
 from primus_app.backends.agreement import all_well
+from primus_app.backends.balance_loss import mean_balance_loss
 from primus_app.backends.base import RankContext
-from primus_app.backends.megatron.batches import MicroBatch, Share, micro_batches
+from primus_app.backends.megatron.batches import MicroBatch, Share, learned_tokens, micro_batches
 from primus_app.backends.megatron.checkpoints import Checkpoints
-from primus_app.backends.megatron.model import build_chunks, engine_imports, native, transformer_config
+from primus_app.backends.megatron.device import engine_imports, on_cpu
+from primus_app.backends.megatron.model import build_chunks, native, transformer_config
 from primus_app.backends.megatron.optimizer import build_optimizer, set_main_weights, set_moments, set_rate
+from primus_app.backends.megatron.router import balanced_routers
 from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_settings
 from primus_app.backends.megatron.weights import fill, local_weights
 from primus_app.backends.memory import peak_rss_bytes
@@ -61,12 +64,14 @@ class Trainer:
         for chunk in self.chunks:
             chunk.to(self.device)
         self.model = self._wrap()
+        self.routers = balanced_routers(self.chunks)
         # Not before: buffers are others once a model is of another format.
         self.weights = local_weights(self.chunks, self.config.model)
-        self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh))), self.model)
+        self.optimizer = build_optimizer(OptimizerConfig(**native(optimizer_settings(self.config, self.mesh, cpu=on_cpu()))), self.model)
+        self._overlap()
 
     def _wrap(self) -> list[DistributedDataParallel]:
-        settings = DistributedDataParallelConfig(**data_parallel_settings(self.config, self.mesh))
+        settings = DistributedDataParallelConfig(**data_parallel_settings(self.config, self.mesh, cpu=on_cpu()))
         half = self.config.precision.compute != "fp32"
         modules = [Float16Module(self.transformer, chunk) if half else chunk for chunk in self.chunks]
         # Only the first chunk's gradients are worth dividing into buckets that overlap with the backward pass.
@@ -74,6 +79,21 @@ class Trainer:
             DistributedDataParallel(self.transformer, settings, module, disable_bucketing=number > 0)
             for number, module in enumerate(modules)
         ]
+
+    def _overlap(self) -> None:
+        """What the schedules call so that communication overlaps with computing; Megatron-LM's trainer does so itself (its train())."""
+        settings = self.model[0].ddp_config
+        if settings.overlap_grad_reduce:
+            self.transformer.no_sync_func = _for_each([chunk.no_sync for chunk in self.model])
+            self.transformer.grad_sync_func = _for_each([chunk.start_grad_sync for chunk in self.model])
+        if settings.overlap_param_gather and settings.align_param_gather:
+            self.transformer.param_sync_func = _for_each([chunk.start_param_sync for chunk in self.model])
+
+    def _gather_weights(self) -> None:
+        """Those that the next training step would gather while it goes on; after an optimizer step ranks have only their own."""
+        for chunk in self.model:
+            if chunk.ddp_config.overlap_param_gather:
+                chunk.start_param_sync(force_sync=True)
 
     def _connect(self) -> None:
         """What the schedules call back."""
@@ -201,9 +221,22 @@ class Trainer:
         rate = learning_rate(optimizer, self.step, optimizer.schedule_steps or self.batch.steps)
         set_rate(self.optimizer, rate, optimizer.weight_decay)
         first = (self.step - 1) * self.batch.global_batch_size
+        self._balance(first)
         found = self._forward_backward("train", first, self.batch.accumulation, forward_only=False)
         _, norm, _ = self.optimizer.step()
         return found, float(norm)
+
+    def _balance(self, first: int) -> None:
+        """Tell the routers what a sequence of this step counts; also on stages that see no label."""
+        if not self.routers:
+            return
+        tokens = torch.tensor(self.batch.tokens_per_step, device=self.device)
+        if self.config.data.source == "instructions":
+            tokens = torch.tensor(learned_tokens(self.samples["train"], first, self.batch.accumulation, self.share), device=self.device)
+            dist.all_reduce(tokens, group=parallel_state.get_data_parallel_group())
+        for router in self.routers:
+            router.sequence_weight = tokens.item() / self.batch.global_batch_size
+            router.tally = torch.zeros((), device=self.device)
 
     def _forward_backward(self, split: str, first: int, number: int, *, forward_only: bool) -> torch.Tensor | None:
         """[sum of the losses, number of tokens] over this rank's ``number`` micro batches; None before the last stage."""
@@ -249,10 +282,13 @@ class Trainer:
         elapsed, steps = time.perf_counter() - self.clock, self.step - self.logged
         tokens = steps * self.batch.tokens_per_step / self.mesh.world
         flops = training_flops_per_token(self.config.model, self.config.training.seq_len)
+        balanced = self.config.training.load_balancing == "aux_loss"
+        balance = mean_balance_loss([router.tally for router in self.routers], self.config, self.device) if balanced else None
         peak = getattr(self.config.hardware.peak_tflops, self.config.precision.compute)
         if self.recorder:
             values = {
                 "loss": loss,
+                **({"balance_loss": balance} if balanced else {}),
                 "grad_norm": norm,
                 "lr": self._rate(),
                 "tokens": self.step * self.batch.tokens_per_step,
@@ -286,6 +322,7 @@ class Trainer:
     def _evaluate(self) -> float:
         """The same first batches of the split each time; the seconds it took, which are no training step's."""
         began, data_time = time.perf_counter(), self.data_time
+        self._gather_weights()
         for chunk in self.model:
             chunk.eval()
         found = [self._evaluate_batch(number) for number in range(self.config.training.eval_steps)]
@@ -309,6 +346,11 @@ class Trainer:
         self.checkpoints.close()
         if self.recorder:
             self.recorder.close()
+
+
+def _for_each(calls: list[Any]) -> Any:
+    """As the schedules take them: of several chunks a list, of one the call itself."""
+    return calls if len(calls) > 1 else calls[0]
 
 
 def _sum_of_losses(losses: torch.Tensor, learned: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from primus_app.backends.megatron.native.given import given_fields
 from primus_app.config.schema import Config, MlaConfig, ModelConfig, MoeConfig, TrainingConfig
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.stages import Stage
@@ -35,6 +36,23 @@ def shards_optimizer(config: Config, mesh: Mesh) -> bool:
     """Whether Megatron's distributed optimizer is used: where it has ranks to shard over, unless it is asked for or refused."""
     wanted = config.parallel.distributed_optimizer
     return mesh.dp_shard > 1 if wanted == "auto" else wanted
+
+
+def overlaps_reduction(config: Config, mesh: Mesh, *, cpu: bool) -> bool:
+    """Whether gradients are summed over ranks while the backward pass goes on; gloo would only take the CPU's time for it."""
+    return bool(native_fields(config, "ddp").get("overlap_grad_reduce", not cpu and mesh.dp * mesh.cp > 1))
+
+
+def overlaps_gathering(config: Config, mesh: Mesh, *, cpu: bool) -> bool:
+    """Whether the distributed optimizer's weights are gathered while the forward pass goes on."""
+    usual = not cpu and shards_optimizer(config, mesh) and overlaps_reduction(config, mesh, cpu=cpu)
+    return bool(native_fields(config, "ddp").get("overlap_param_gather", usual))
+
+
+def native_fields(config: Config, section: str) -> dict[str, Any]:
+    """The fields of backend.native.``section``, which is one of Megatron's configurations."""
+    prefix = f"{section}."
+    return {name.removeprefix(prefix): value for name, value in given_fields(config).items() if name.startswith(prefix)}
 
 
 def transformer_settings(config: Config, mesh: Mesh, stages: Sequence[Stage], *, cpu: bool, engine: bool) -> dict[str, Any]:
@@ -72,7 +90,7 @@ def transformer_settings(config: Config, mesh: Mesh, stages: Sequence[Stage], *,
         settings |= _latent_attention(model, model.mla)
     if model.moe is not None:
         settings |= _experts(model, model.moe, training, mesh, cpu=cpu, engine=engine)
-    return settings
+    return settings | native_fields(config, "transformer")
 
 
 def _architecture(model: ModelConfig) -> dict[str, Any]:
@@ -169,7 +187,8 @@ def _experts(model: ModelConfig, moe: MoeConfig, training: TrainingConfig, mesh:
         "moe_router_pre_softmax": moe.score == "softmax" and not moe.norm_topk_prob,
         "moe_router_topk_scaling_factor": moe.routed_scaling_factor if moe.routed_scaling_factor != 1.0 else None,
         "moe_router_dtype": "fp32",
-        "moe_router_load_balancing_type": "none",
+        "moe_router_load_balancing_type": "seq_aux_loss" if training.load_balancing == "aux_loss" else "none",
+        "moe_aux_loss_coeff": training.aux_loss_coefficient if training.load_balancing == "aux_loss" else 0.0,
         "moe_router_enable_expert_bias": moe.expert_bias,
         "moe_router_bias_update_rate": BIAS_STEP if training.load_balancing == "expert_bias" else 0.0,
         "moe_grouped_gemm": engine,
@@ -201,18 +220,22 @@ def model_settings(model: ModelConfig, seq_len: int) -> dict[str, Any]:
     return found
 
 
-def data_parallel_settings(config: Config, mesh: Mesh) -> dict[str, Any]:
+def data_parallel_settings(config: Config, mesh: Mesh, *, cpu: bool) -> dict[str, Any]:
     """Fields of DistributedDataParallelConfig."""
-    sharded = shards_optimizer(config, mesh)
-    return {
+    sharded, gathers = shards_optimizer(config, mesh), overlaps_gathering(config, mesh, cpu=cpu)
+    settings = {
         "grad_reduce_in_fp32": True,
         "use_distributed_optimizer": sharded,
         "num_distributed_optimizer_instances": optimizer_instances(mesh) if sharded else 1,
         "check_for_nan_in_grad": False,
+        "overlap_grad_reduce": overlaps_reduction(config, mesh, cpu=cpu),
+        "overlap_param_gather": gathers,
+        "align_param_gather": gathers and mesh.vpp > 1,
     }
+    return settings | native_fields(config, "ddp")
 
 
-def optimizer_settings(config: Config, mesh: Mesh) -> dict[str, Any]:
+def optimizer_settings(config: Config, mesh: Mesh, *, cpu: bool) -> dict[str, Any]:
     """Fields of OptimizerConfig; the rate is set anew before each step, and clipping to infinity measures the norm alone."""
     optimizer = config.optimizer
     return {
@@ -227,4 +250,5 @@ def optimizer_settings(config: Config, mesh: Mesh) -> dict[str, Any]:
         "bf16": config.precision.compute == "bf16",
         "params_dtype": config.precision.compute,
         "use_distributed_optimizer": shards_optimizer(config, mesh),
+        "overlap_param_gather": overlaps_gathering(config, mesh, cpu=cpu),
     }

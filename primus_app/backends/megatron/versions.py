@@ -35,6 +35,13 @@ def installed_version(megatron_path: str | None = None) -> str | None:
         return None
 
 
+def tested_version(backend: BackendConfig) -> str:
+    """The one that is there, or the newest that the runner was tested with where that is of no such version."""
+    found = installed_version(backend.megatron_path)
+    major, minor = TESTED[backend.runner][-1]
+    return found if found is not None and is_tested(found, backend.runner) else f"{major}.{minor}.0"
+
+
 def has_training(megatron_path: str | None = None) -> bool:
     """Whether megatron.training is there too, with the ``pretrain`` of Megatron-LM."""
     folder = _part("training", megatron_path)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ class StepMetrics(MetricsProcessor):
     last_logged: int = 0
     ntokens_since_last_log: int
     eval_loss: float = math.nan
+    balance: Callable[[], float] | None = None
+    """What all ranks ask together for the balance loss of this step, where there is one."""
 
     def _build_metric_logger(self, **unused: Any) -> BaseLogger:
         return BaseLogger()
@@ -58,6 +61,7 @@ class StepMetrics(MetricsProcessor):
         tokens = self.ntokens_since_last_log / self.parallel_dims.non_data_parallel_size
         values = {
             "loss": global_avg_loss,
+            **({"balance_loss": self.balance()} if self.balance else {}),
             "grad_norm": grad_norm,
             "lr": next((value for name, value in (extra_metrics or {}).items() if name.startswith("lr/")), None),
             "tokens": step * self.config.tokens_per_step,

@@ -7,7 +7,6 @@ from typing import Literal
 from primus_app.config.errors import Problem
 from primus_app.config.schema import ModelConfig, MoeConfig, RopeScaling
 
-LoadBalancing = Literal["none", "expert_bias", "aux_loss"]
 Part = Literal["never", "always", "optional"]
 
 
@@ -52,7 +51,7 @@ ABSENT: dict[str, str] = {
 """Fields of model that no supported family has in TorchTitan, and what they are."""
 
 
-def check_model_support(model: ModelConfig, *, load_balancing: LoadBalancing = "none", pp: int = 1) -> list[Problem]:
+def check_model_support(model: ModelConfig, *, pp: int = 1) -> list[Problem]:
     """Everything about ``model`` that TorchTitan would get wrong or leave out, with ``pp`` pipeline stages."""
     support = SUPPORT.get(model.family)
     if support is None:
@@ -66,7 +65,6 @@ def check_model_support(model: ModelConfig, *, load_balancing: LoadBalancing = "
         *_embeddings(model, support, pp),
         *_rope(model, support),
         *_experts(model, support),
-        *_load_balancing(model, load_balancing),
     ]
 
 
@@ -199,13 +197,6 @@ def _group_sizes(moe: MoeConfig) -> Iterator[Problem]:
     elif moe.topk_group * size < moe.num_experts_per_tok:
         what = f"{moe.topk_group} groups of {size} experts do not hold the {moe.num_experts_per_tok} that each token is sent to."
         yield Problem("model.moe.topk_group", what, (f"Set at least {-(-moe.num_experts_per_tok // size)}.",))
-
-
-def _load_balancing(model: ModelConfig, load_balancing: LoadBalancing) -> Iterator[Problem]:
-    where = "training.load_balancing"
-    if load_balancing == "aux_loss" and model.moe:  # Without experts the plan says that it has no effect.
-        other = "expert_bias, or none" if model.moe.expert_bias else "none"
-        yield Problem(where, "TorchTitan 0.3.0 has no auxiliary loss.", (f"Set training.load_balancing={other}.",))
 
 
 def _unsupported(model: ModelConfig, field: str, what: str, fix: str) -> Problem:

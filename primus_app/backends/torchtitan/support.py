@@ -15,9 +15,9 @@ BLOCK = 128
 
 def check_support(config: Config, mesh: Mesh | None) -> list[Problem]:
     """All refusals, each with the way out; ``mesh`` is None where the layout does not come out anyway."""
-    model, balancing = config.model, config.training.load_balancing
+    model = config.model
     return [
-        *check_model_support(model, load_balancing=balancing, pp=config.parallel.pp),
+        *check_model_support(model, pp=config.parallel.pp),
         *_sharded_optimizer(config.parallel),
         *_megatron_only(config.backend),
         *_experts(config, mesh),

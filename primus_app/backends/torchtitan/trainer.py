@@ -11,12 +11,14 @@ from torchtitan.components.metrics import _get_metrics_rank
 from torchtitan.trainer import Trainer
 
 from primus_app.backends.agreement import all_well
+from primus_app.backends.balance_loss import mean_balance_loss
 from primus_app.backends.base import RankContext
 from primus_app.backends.recorder import Recorder
 from primus_app.backends.saved import open_saved
 from primus_app.backends.torchtitan.checkpoints import Checkpoints, DamagedStep
 from primus_app.backends.torchtitan.load import load_weights
 from primus_app.backends.torchtitan.metrics import StepMetrics
+from primus_app.backends.torchtitan.router import BalancedRouter, balanced_routers
 from primus_app.backends.torchtitan.take_over import set_schedule, take_over
 from primus_app.backends.torchtitan.weights import init_seeded
 from primus_app.run.checkpoints import newest_checkpoint
@@ -35,6 +37,7 @@ class RunTrainer(Trainer):
         pass
 
     recorder: Recorder | None = None
+    routers: list[BalancedRouter]
     context: RankContext
 
     def begin(self, context: RankContext) -> None:
@@ -53,6 +56,23 @@ class RunTrainer(Trainer):
         self.checkpointer.on_saved = self._saved
         self.checkpointer.take_over = self._take_over
         self.checkpointer.on_pause = self.metrics_processor.leave_out
+        self._balance()
+
+    def _balance(self) -> None:
+        """Tell the routers with a balance loss which ranks divide a sequence, and the metrics to show it."""
+        self.routers = balanced_routers(self.model_parts)
+        for router in self.routers:
+            router.context_group = self.parallel_dims.get_mesh("cp").get_group() if self.parallel_dims.cp_enabled else None
+        config = self.context.config
+        if config.training.load_balancing == "aux_loss":
+            assert isinstance(self.metrics_processor, StepMetrics)
+            self.metrics_processor.balance = lambda: mean_balance_loss([router.tally for router in self.routers], config, self.device)
+
+    def train_step(self, data_iterator: Iterator[Batch]) -> None:
+        """As upstream's; the balance loss is that of this step alone."""
+        for router in self.routers:
+            router.tally.zero_()
+        super().train_step(data_iterator)
 
     def _set_weights(self) -> None:
         config = self.context.config

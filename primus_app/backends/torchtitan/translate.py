@@ -34,7 +34,12 @@ def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[S
     """TorchTitan's own configuration of this run; a field that is not set keeps upstream's default, and backend.native comes last."""
     config, training = context.config, context.config.training
     spec = build_model_spec(
-        config.model, seq_len=training.seq_len, load_balancing=training.load_balancing, compute=config.precision.compute, cpu=cpu
+        config.model,
+        seq_len=training.seq_len,
+        load_balancing=training.load_balancing,
+        sequence_weight=training.aux_loss_coefficient / training.global_batch_size,
+        compute=config.precision.compute,
+        cpu=cpu,
     )
     native = RunTrainer.Config(
         model_spec=spec,

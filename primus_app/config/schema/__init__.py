@@ -1,5 +1,6 @@
 """The configuration as pydantic models; conf/config.yaml shows the same keys with the same defaults."""
 
+from primus_app.config.schema.estimates import PlanConfig
 from primus_app.config.schema.model import MlaConfig, ModelConfig, MoeConfig, RopeScaling
 from primus_app.config.schema.place import BackendConfig, ClusterConfig, HardwareConfig, ParallelConfig
 from primus_app.config.schema.recipe import DataConfig, OptimizerConfig, PrecisionConfig, TrainingConfig
@@ -18,6 +19,7 @@ __all__ = [
     "MoeConfig",
     "OptimizerConfig",
     "ParallelConfig",
+    "PlanConfig",
     "PrecisionConfig",
     "RopeScaling",
     "TrainingConfig",

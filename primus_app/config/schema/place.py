@@ -41,7 +41,7 @@ class BackendConfig(Section):
         min_length=1,
     )
     native: dict[str, Any] = how(
-        {}, "Further options of the engine by their own dotted names: backend.native.compile.enable=true; see native-options.md."
+        {}, "Further options of the engine by their own names: backend.native.compile.enable=true; see native-options.md."
     )
     patches: Literal["auto", "none"] | list[str] = how(
         "auto", "Corrections of the engine: auto applies those that are needed, none none, a list only those named."

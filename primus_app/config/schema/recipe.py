@@ -27,7 +27,14 @@ class TrainingConfig(Section):
     eval_every: int = how(50, "Steps between two evaluations; 0 never evaluates.", unit="steps", ge=0)
     eval_steps: int = how(4, "Global batches of the validation split in one evaluation.", unit="batches", gt=0)
     document_mask: bool = what(False, "Whether attention and positions stop at document borders.")
-    load_balancing: Literal["none", "expert_bias", "aux_loss"] = what("none", "How experts are kept evenly loaded.")
+    load_balancing: Literal["none", "expert_bias", "aux_loss"] = what(
+        "none",
+        "How experts are kept evenly loaded: expert_bias moves the router's selection bias by a step against the load, aux_loss adds "
+        "a loss of each sequence's load to the cross entropy.",
+    )
+    aux_loss_coefficient: float = what(
+        1e-2, "aux_loss: what the balance loss, mean over sequences and sum over layers, is multiplied by.", gt=0
+    )
     deterministic: bool = how(False, "Whether only deterministic kernels are used, at some cost in speed.")
 
 

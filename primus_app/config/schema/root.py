@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from primus_app.config.schema.base import REQUIRED, Section, how, what
+from primus_app.config.schema.estimates import PlanConfig
 from primus_app.config.schema.model import ModelConfig
 from primus_app.config.schema.place import BackendConfig, ClusterConfig, HardwareConfig, ParallelConfig
 from primus_app.config.schema.recipe import DataConfig, OptimizerConfig, PrecisionConfig, TrainingConfig
@@ -74,3 +75,4 @@ class Config(Section):
     hardware: HardwareConfig = how(REQUIRED, "The kind of device.")
     checkpoint: CheckpointConfig = how(REQUIRED, "When the state is saved.")
     logging: LoggingConfig = how(REQUIRED, "What is written down.")
+    plan: PlanConfig = how(PlanConfig(), "What the estimates assume.")

@@ -202,8 +202,27 @@ def test_experts_and_their_layout(tmp_path: Path) -> None:
     assert (config.parallel.ep, config.parallel.etp, config.training.load_balancing) == (4, 1, "expert_bias")
     assert row_of(converted, "moe_aux_loss_coeff").fate is Fate.DIFFERS
     assert refusals(converted.overrides) == []
+    # Of two ways to balance the selection bias is kept, and without it the loss.
+    assert composed(experiment(tmp_path, "deepseek_v2_lite")).training.load_balancing == "aux_loss"
     # Megatron's experts are divided as the rest where nothing is said.
     assert composed(experiment(tmp_path, "mixtral_8x7B_v0.1", tensor_model_parallel_size=2)).parallel.etp == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fate", "coefficient"),
+    [
+        ({"micro_batch_size": 1}, Fate.SAME, 1e-2),
+        ({"micro_batch_size": 2}, Fate.DIFFERS, 1e-2),
+        ({"micro_batch_size": 2, "moe_router_load_balancing_type": "seq_aux_loss", "moe_aux_loss_coeff": 1e-3}, Fate.SAME, 1e-3),
+        ({"moe_router_load_balancing_type": ["global_aux_loss", "seq_aux_loss"], "moe_aux_loss_coeff": [0.1, 0.2]}, Fate.DIFFERS, 0.2),
+    ],
+)
+def test_an_auxiliary_loss_is_one_of_sequences(tmp_path: Path, overrides: dict[str, Any], fate: Fate, coefficient: float) -> None:
+    """A loss of the micro batch, Mixtral's, is one of the sequence where a micro batch is one sequence."""
+    converted = experiment(tmp_path, "mixtral_8x7B_v0.1", **overrides)
+    training = composed(converted).training
+    assert (training.load_balancing, training.aux_loss_coefficient) == ("aux_loss", coefficient)
+    assert row_of(converted, "moe_router_load_balancing_type").fate is fate
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,21 @@ def test_every_patch_says_why_and_when() -> None:
         assert patch.reason.endswith(".")
         assert patch.condition
         assert patch.target
+
+
+ENGINE = """
+import sys, torch
+from primus_app.backends.megatron.device import engine_imports
+from primus_app.backends.megatron.patches import no_engine
+assert not engine_imports()
+torch.cuda.is_available = lambda: True
+assert not engine_imports() and no_engine()
+sys.modules["megatron.core.extensions.transformer_engine"].HAVE_TE = True
+assert engine_imports() and not no_engine()
+"""
+
+
+@pytest.mark.slow
+def test_megatrons_own_word_decides_over_layers_and_corrections() -> None:
+    """Whether Transformer Engine came in when it was imported, with an accelerator there."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", ENGINE], check=True)

@@ -69,10 +69,17 @@ def test_the_selection_bias_moves_only_when_asked(balancing: str) -> None:
     assert found["moe_router_bias_update_rate"] == (1e-3 if balancing == "expert_bias" else 0.0)
 
 
+def test_a_balance_loss_is_one_of_sequences() -> None:
+    found, _, _ = settings("model=qwen3_moe_tiny", "training.load_balancing=aux_loss", "training.aux_loss_coefficient=0.5")
+    assert (found["moe_router_load_balancing_type"], found["moe_aux_loss_coeff"]) == ("seq_aux_loss", 0.5)
+    found, _, _ = settings("model=qwen3_moe_tiny")
+    assert (found["moe_router_load_balancing_type"], found["moe_aux_loss_coeff"]) == ("none", 0.0)
+
+
 def test_without_clipping_the_norm_is_still_measured() -> None:
     _, config, plan = settings("optimizer.clip_grad_norm=0")
     assert plan.mesh is not None
-    assert optimizer_settings(config, plan.mesh)["clip_grad"] == math.inf
+    assert optimizer_settings(config, plan.mesh, cpu=True)["clip_grad"] == math.inf
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_without_clipping_the_norm_is_still_measured() -> None:
 def test_the_optimizer_is_sharded_over_dp_shard(overrides: tuple[str, ...], sharded: bool, instances: int) -> None:
     _, config, plan = settings(*overrides)
     assert plan.mesh is not None
-    found = data_parallel_settings(config, plan.mesh)
+    found = data_parallel_settings(config, plan.mesh, cpu=True)
     assert (found["use_distributed_optimizer"], found["num_distributed_optimizer_instances"]) == (sharded, instances)
     assert parallel_settings(plan.mesh)["num_distributed_optimizer_instances"] == instances
 
@@ -119,5 +126,18 @@ def test_megatrons_own_classes_take_every_setting(overrides: tuple[str, ...]) ->
     for name, value in native(found).items():
         if name != "pipeline_model_parallel_layout":
             assert getattr(made, name) == value, name
-    DistributedDataParallelConfig(**data_parallel_settings(config, plan.mesh))
-    OptimizerConfig(**native(optimizer_settings(config, plan.mesh)))
+    DistributedDataParallelConfig(**data_parallel_settings(config, plan.mesh, cpu=True))
+    OptimizerConfig(**native(optimizer_settings(config, plan.mesh, cpu=True)))
+
+
+@pytest.mark.slow
+def test_windows_under_cp_are_not_left_to_transformer_engine() -> None:
+    """Its exchange of keys, p2p, knows no windows."""
+    from primus_app.backends.megatron.model import has_own_attention, transformer_config
+
+    windows, context = "model.sliding_window=16", ("parallel=cp2", "cluster.devices_per_node=2")
+    for overrides, own in (((windows,), False), (context, False), ((windows, *context), True)):
+        made = transformer_config(settings(*overrides)[0])
+        assert has_own_attention(made, engine=True, document_mask=False) is own
+        assert has_own_attention(made, engine=True, document_mask=True)
+        assert has_own_attention(made, engine=False, document_mask=False)

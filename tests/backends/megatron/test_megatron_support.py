@@ -73,12 +73,24 @@ WRONG = {
         "parallel.dp_replicate",
         "parallel.dp_replicate=1 parallel.dp_shard=auto",
     ),
-    "an auxiliary loss": (
-        ("model=qwen3_moe_tiny", "training.load_balancing=aux_loss"),
+    "a balance loss of several samples at a time in Megatron-LM's own trainer": (
+        ("model=qwen3_moe_tiny", "training.load_balancing=aux_loss", "backend.runner=pretrain", "training.micro_batch_size=2"),
         "training.load_balancing",
-        "training.load_balancing=none",
+        "training.micro_batch_size=1",
     ),
-    "an option": (("+backend.native.tp_comm_overlap=true",), "backend.native.tp_comm_overlap", "leave it out"),
+    "a balance loss of divided sequences in Megatron-LM's own trainer": (
+        (
+            "model=qwen3_moe_tiny",
+            "training.load_balancing=aux_loss",
+            "backend.runner=pretrain",
+            "training.micro_batch_size=1",
+            "parallel=cp2",
+            "cluster.devices_per_node=2",
+        ),
+        "training.load_balancing",
+        "parallel.tp=1 parallel.cp=1",
+    ),
+    "an option": (("+backend.native.transformer.tp_comm_overlap=true",), "backend.native.transformer.tp_comm_overlap", "leave it out"),
 }
 
 

@@ -83,15 +83,6 @@ def test_each_routing_is_refused_by_name(name: str, changes: dict[str, Any], whe
     assert [problem.where for problem in check_model_support(model)] == [where]
 
 
-def test_load_balancing_that_has_no_effect_is_refused(model_of: Any) -> None:
-    (problem,) = check_model_support(model_of("qwen3_moe_tiny"), load_balancing="aux_loss")
-    assert problem.where == "training.load_balancing"
-    assert problem.fix == ("Set training.load_balancing=none.",)
-    (problem,) = check_model_support(model_of("deepseek_v3_tiny"), load_balancing="aux_loss")
-    assert "expert_bias" in problem.fix[0]
-    assert check_model_support(model_of("qwen3_moe_tiny"), load_balancing="expert_bias") == []
-
-
 def test_tied_embeddings_have_one_stage(model_of: Any) -> None:
     model = model_of("llama_tiny", tie_word_embeddings=True)
     assert check_model_support(model) == []

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 
 from primus_app.backends.base import RankContext, load_backend
-from primus_app.backends.torchtitan.native import flatten
+from primus_app.backends.native.check import flatten
 from primus_app.backends.torchtitan.native.options import OPTIONS
 from primus_app.backends.torchtitan.native.owned import OWNED, REFUSED, SECTIONS_OWNED
 from primus_app.backends.torchtitan.native.rules import RULES
@@ -281,9 +281,3 @@ def test_checking_imports_neither_torch_nor_torchtitan() -> None:
         "assert len(load_backend('torchtitan').check(config, None)) == 1; sys.exit('torch' in sys.modules or 'torchtitan' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0
-
-
-def test_the_page_is_in_step() -> None:
-    from primus_app.backends.torchtitan.native.reference import native_page
-
-    assert (Path(__file__).parents[3] / "docs/native-options.md").read_text() == native_page(), "run ./scripts/docs"

@@ -69,6 +69,8 @@ REACHES = (
     "model.intermediate_size=128",
     "model=qwen3_moe_tiny",
     "model=deepseek_v3_tiny",
+    "training.load_balancing=aux_loss model=qwen3_moe_tiny",
+    "training.load_balancing=aux_loss training.aux_loss_coefficient=0.1 model=qwen3_moe_tiny",
     "hardware.peak_tflops.fp32=1",
 )
 
@@ -81,8 +83,8 @@ REFUSED = (
     "parallel.distributed_optimizer=true",
     "backend.runner=pretrain",
     "backend.megatron_path=/nowhere",
-    "training.load_balancing=aux_loss model=qwen3_moe_tiny",
     "training.load_balancing=expert_bias",
+    "training.aux_loss_coefficient=0.1 model=qwen3_moe_tiny",
     "backend.native.training.seq_len=7",
     "backend.patches=[nonsense]",
     "model.sliding_window=64",
@@ -191,7 +193,9 @@ def test_every_key_of_the_schema_is_looked_at() -> None:
     typed = {word.split("=")[0] for overrides in (*REACHES, *REFUSED) for word in overrides.split()}
     chosen = {word for word in typed if "." not in word}
     looked_at = {*typed, *ELSEWHERE, *(f"{group}.name" for group in (*chosen, "backend", "cluster", "optimizer"))}
-    left = [key for key in schema_leaves() if key not in looked_at and not key.startswith(("model.", "hardware.", "backend.native"))]
+    left = [
+        key for key in schema_leaves() if key not in looked_at and not key.startswith(("model.", "hardware.", "plan.", "backend.native"))
+    ]
     only_one_value = {"precision.params", "precision.grads", "precision.optimizer_states"}
     by_group = {"data.source", "precision.compute", "parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.dp_shard"}
     assert set(left) - only_one_value - by_group == set()

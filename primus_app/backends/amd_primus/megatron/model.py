@@ -26,6 +26,7 @@ NEAREST = {
 }
 """Where a preset of the user's own starts from, by family."""
 
+AUXILIARY = ("aux_loss", "seq_aux_loss", "global_aux_loss")
 EXPERT_KEYS = tuple(key for key in MODEL if key.startswith("moe_"))
 LATENT_KEYS = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "mscale", "mscale_all_dim", "rope_type")
 STRETCH_KEYS = ("rotary_scaling_factor", "original_max_position_embeddings")
@@ -108,10 +109,24 @@ def _key_row(name: str, settings: Settings, became: tuple[str, ...]) -> Row:
 
 
 def _auxiliary(name: str, settings: Settings) -> Row:
-    """An auxiliary loss depends on the micro batches, and so on the layout: it is not carried out."""
-    kinds = settings["moe_router_load_balancing_type"]
-    coefficients = settings["moe_aux_loss_coeff"]
-    is_on = kinds != "none" and (any(coefficients) if isinstance(coefficients, list) else bool(coefficients))
-    bias = settings["moe_router_enable_expert_bias"]
-    note = f"there is no auxiliary loss: {'the selection bias alone balances' if bias else 'nothing balances'} the experts"
-    return Row(name, settings[name], fate=Fate.DIFFERS if is_on else Fate.NO_MEANING, note=note if is_on else "its coefficient is 0")
+    """One loss over each sequence becomes ours; the selection bias goes before it, since one of the two balances."""
+    kinds, coefficients = (_listed(settings[key]) for key in ("moe_router_load_balancing_type", "moe_aux_loss_coeff"))
+    losses = [(kind, value) for kind, value in zip(kinds, coefficients, strict=False) if kind in AUXILIARY and value]
+    if not losses:
+        return Row(name, settings[name], fate=Fate.NO_MEANING, note="its coefficient is 0")
+    if settings["moe_router_enable_expert_bias"]:
+        note = "one thing balances the experts: the selection bias, without an auxiliary loss"
+        return Row(name, settings[name], fate=Fate.DIFFERS, note=note)
+    kind, coefficient = next((loss for loss in losses if loss[0] == "seq_aux_loss"), losses[0])
+    is_coefficient = name == "moe_aux_loss_coeff"
+    became = setting("training.aux_loss_coefficient", float(coefficient)) if is_coefficient else ("training.load_balancing=aux_loss",)
+    if len(losses) > 1:
+        return Row(name, settings[name], became, Fate.DIFFERS, f"one auxiliary loss is carried out: {kind}")
+    # A loss of the micro batch is one of the sequence where it is one sequence.
+    same = kind == "seq_aux_loss" or (kind == "aux_loss" and settings["micro_batch_size"] == 1)
+    note = "" if same else f"the loss is one of each sequence, {'a micro batch' if kind == 'aux_loss' else 'the global batch'} in Megatron"
+    return Row(name, settings[name], became, Fate.SAME if same else Fate.DIFFERS, note)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

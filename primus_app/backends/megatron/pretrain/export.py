@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from primus_app.backends.megatron.pretrain.recorded_arguments import recorded_versions
 from primus_app.backends.megatron.pretrain.row import Source
 from primus_app.backends.megatron.pretrain.table import YARN, Argument
+from primus_app.backends.native.check import flatten
 from primus_app.plan.stage_rules import stops_at_borders
 
 
@@ -36,6 +37,8 @@ def notes(source: Source) -> Iterator[str]:
         yield "add --save DIR for checkpoints"
     if config.logging.tensorboard:
         yield "add --tensorboard-dir DIR for TensorBoard"
+    for field in flatten(config.backend.native) if config.backend.runner == "core" else ():
+        yield f"backend.native.{field} is a field of runner=core: see that the arguments say it, or give it to backend.runner=pretrain"
     scaling = model.rope_scaling
     for key, default in YARN.items():
         value = getattr(scaling, key.rpartition(".")[2]) if scaling is not None and model.mla is not None else None

@@ -84,6 +84,7 @@ MODEL_ROWS = (
     row("model.moe.expert_bias", "--moe-router-enable-expert-bias", setting("moe_router_enable_expert_bias")),
     row("training.load_balancing", "--moe-router-bias-update-rate", setting("moe_router_bias_update_rate")),
     row("training.load_balancing", "--moe-router-load-balancing-type", setting("moe_router_load_balancing_type")),
+    row("training.aux_loss_coefficient", "--moe-aux-loss-coeff", setting("moe_aux_loss_coeff")),
     row("", "--moe-router-dtype", setting("moe_router_dtype")),
     row("", "--moe-grouped-gemm", setting("moe_grouped_gemm")),
     row("", "--moe-token-dispatcher-type", setting("moe_token_dispatcher_type")),

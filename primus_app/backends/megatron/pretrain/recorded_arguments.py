@@ -5,10 +5,12 @@ from argparse import Action, ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from primus_app.backends.megatron import recorded as files
 from primus_app.config.suggest import nearest
+
+PACKAGE = "primus_app.backends.megatron.pretrain"
 
 _ACTIONS = {"_StoreAction": "store", "_StoreTrueAction": "store_true", "_StoreFalseAction": "store_false"}
 
@@ -42,24 +44,21 @@ Facts = Mapping[str, Fact]
 """Facts by option string: {"--num-layers": …}."""
 
 
-@cache
 def recorded_versions() -> tuple[str, ...]:
     """Versions whose arguments are recorded, oldest first."""
-    names = (file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
-    return tuple(sorted(names, key=lambda name: [int(part) for part in name.split(".")]))
+    return files.recorded_versions(PACKAGE)
 
 
 @cache
 def recorded(version: str) -> Facts:
     """The arguments of ``version``, one of :func:`recorded_versions`."""
-    found = json.loads((_folder() / f"{version}.json").read_text(encoding="utf-8"))
+    found = json.loads(files.recorded_text(PACKAGE, version))
     return {name: Fact(**{**fact, "choices": _tuple(fact.get("choices"))}) for name, fact in found.items()}
 
 
 def nearest_recorded(version: str) -> str:
     """The recorded version of the same series, or else the newest."""
-    series = version.split(".")[:2]
-    return next((name for name in recorded_versions() if name.split(".")[:2] == series), recorded_versions()[-1])
+    return files.nearest_recorded(PACKAGE, version)
 
 
 def facts_of(parser: ArgumentParser) -> dict[str, Fact]:
@@ -115,7 +114,3 @@ def _converts(word: str, kind: str | None) -> bool:
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _folder() -> Any:
-    return files("primus_app.backends.megatron.pretrain") / "recorded"

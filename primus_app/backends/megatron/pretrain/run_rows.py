@@ -1,5 +1,7 @@
 """The table's part on what is trained, how long, at which rate, and what is kept of it."""
 
+from typing import Any
+
 from primus_app.backends.megatron.pretrain.row import Source, Value, row, setting
 from primus_app.backends.megatron.translate import data_parallel_settings, optimizer_instances, optimizer_settings, shards_optimizer
 from primus_app.plan.learning_rate import WSD_DECAY_SHARE, warmup_steps
@@ -59,6 +61,10 @@ def _split(source: Source) -> Value:
     return None if source.hosted or source.config.data.source == "mock" else f"{train:g},{valid:g},0"
 
 
+def _data_parallel(source: Source) -> dict[str, Any]:
+    return data_parallel_settings(source.config, source.mesh, cpu=source.cpu)
+
+
 RUN_ROWS = (
     row("training.steps training.tokens", "--train-iters", lambda s: s.batch.steps),
     row("training.seq_len", "--seq-length", lambda s: s.config.training.seq_len),
@@ -76,7 +82,7 @@ RUN_ROWS = (
     row("training.deterministic", "--deterministic-mode", setting("deterministic_mode")),
     row("", "--calculate-per-token-loss", setting("calculate_per_token_loss")),
     # The optimizer and its schedule.
-    row("optimizer.name", "--optimizer", lambda s: optimizer_settings(s.config, s.mesh)["optimizer"]),
+    row("optimizer.name", "--optimizer", lambda s: optimizer_settings(s.config, s.mesh, cpu=s.cpu)["optimizer"]),
     row("optimizer.lr", "--lr", lambda s: s.config.optimizer.lr),
     row("optimizer.min_lr", "--min-lr", _min_lr),
     row("optimizer.schedule", "--lr-decay-style", lambda s: SCHEDULES[s.config.optimizer.schedule]),
@@ -89,15 +95,16 @@ RUN_ROWS = (
     row("optimizer.beta1", "--adam-beta1", lambda s: s.config.optimizer.beta1),
     row("optimizer.beta2", "--adam-beta2", lambda s: s.config.optimizer.beta2),
     row("optimizer.eps", "--adam-eps", lambda s: s.config.optimizer.eps),
-    row("optimizer.clip_grad_norm", "--clip-grad", lambda s: optimizer_settings(s.config, s.mesh)["clip_grad"]),
+    row("optimizer.clip_grad_norm", "--clip-grad", lambda s: optimizer_settings(s.config, s.mesh, cpu=s.cpu)["clip_grad"]),
     # Number formats.
     row("precision.compute", "--bf16", setting("bf16")),
-    row(
-        "precision.grads", "--accumulate-allreduce-grads-in-fp32", lambda s: data_parallel_settings(s.config, s.mesh)["grad_reduce_in_fp32"]
-    ),
+    row("precision.grads", "--accumulate-allreduce-grads-in-fp32", lambda s: _data_parallel(s)["grad_reduce_in_fp32"]),
     # Data parallel ranks.
     row("parallel.distributed_optimizer parallel.dp_shard", "--use-distributed-optimizer", lambda s: shards_optimizer(s.config, s.mesh)),
     row("parallel.dp_replicate", "--num-distributed-optimizer-instances", lambda s: optimizer_instances(s.mesh)),
+    row("", "--overlap-grad-reduce", lambda s: _data_parallel(s)["overlap_grad_reduce"]),
+    row("", "--overlap-param-gather", lambda s: _data_parallel(s)["overlap_param_gather"]),
+    row("", "--no-align-param-gather", lambda s: _data_parallel(s)["overlap_param_gather"] and not _data_parallel(s)["align_param_gather"]),
     # What Megatron-LM reads and writes where it runs alone.
     row("data.source", "--mock-data", lambda s: not s.hosted and s.config.data.source == "mock"),
     row("data.path data.weights", "--data-path", _data_path),

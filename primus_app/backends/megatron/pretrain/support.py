@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 
 from primus_app.backends.megatron.pretrain.hooks import HOOK_IDS
+from primus_app.backends.megatron.pretrain.native import check_native_arguments
+from primus_app.backends.megatron.pretrain.table import said_names
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig, OptimizerConfig
 from primus_app.plan.batch import resolve_steps
 from primus_app.plan.learning_rate import WSD_DECAY_SHARE, warmup_steps
+from primus_app.plan.mesh import Mesh
 
 CORE = "backend.runner=core has no such limit"
 
@@ -14,12 +17,12 @@ CORE = "backend.runner=core has no such limit"
 def check_arguments(config: Config) -> list[Problem]:
     """What no argument says as it is meant."""
     steps = config.optimizer.schedule_steps or resolve_steps(config.training)
-    return [*_whole_numbers(config.model), *(_schedule(config.optimizer, steps) if steps is not None else ())]
+    return [*_whole_numbers(config.model), *_balance(config), *(_schedule(config.optimizer, steps) if steps is not None else ())]
 
 
-def check_pretrain(config: Config) -> list[Problem]:
+def check_pretrain(config: Config, mesh: Mesh | None) -> list[Problem]:
     """What speaks against backend.runner=pretrain."""
-    return [*check_arguments(config), *_hooks(config.backend.patches)]
+    return [*check_arguments(config), *_hooks(config.backend.patches), *check_native_arguments(config, mesh, said_names())]
 
 
 def _whole_numbers(model: ModelConfig) -> Iterator[Problem]:
@@ -29,6 +32,21 @@ def _whole_numbers(model: ModelConfig) -> Iterator[Problem]:
     if scaling is not None and scaling.rope_type == "linear" and not scaling.factor.is_integer():
         what = f"{scaling.factor:g}: Megatron-LM's --rotary-seq-len-interpolation-factor takes whole numbers"
         yield Problem("model.rope_scaling.factor", what, (CORE,))
+
+
+def _balance(config: Config) -> Iterator[Problem]:
+    """Before 0.19 Megatron scales the balance loss by a sequence's tokens on a rank: right for one whole unmasked sequence alone."""
+    if config.training.load_balancing != "aux_loss" or not config.model.moe:
+        return
+    where, loss = "training.load_balancing", "aux_loss: Megatron-LM's own trainer, before 0.19,"
+    if config.data.source == "instructions":
+        yield Problem(where, f"{loss} weighs it wrong where tokens are masked, as with data=instructions", (CORE,))
+    if config.training.micro_batch_size != 1:
+        what = f"{loss} weighs it wrong with more than one sample in a micro batch"
+        yield Problem(where, what, ("training.micro_batch_size=1", CORE))
+    if config.parallel.tp > 1 or config.parallel.cp > 1:
+        what = f"{loss} weighs it wrong where tp {config.parallel.tp} x cp {config.parallel.cp} ranks divide a sequence"
+        yield Problem(where, what, ("parallel.tp=1 parallel.cp=1", CORE))
 
 
 def _schedule(optimizer: OptimizerConfig, steps: int) -> Iterator[Problem]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from primus_app.backends.megatron.native.given import name_of
 from primus_app.backends.megatron.pretrain.model_rows import MODEL_ROWS
+from primus_app.backends.megatron.pretrain.native import added_arguments
 from primus_app.backends.megatron.pretrain.row import Source, words
 from primus_app.backends.megatron.pretrain.run_rows import RUN_ROWS
 
@@ -41,7 +43,7 @@ WITHOUT_ARGUMENT: dict[str, str] = {
     "backend.name": OWN,
     "backend.runner": OWN,
     "backend.megatron_path": OWN,
-    "backend.native": REFUSED,
+    "backend.native": "adds arguments of its own names",
     "backend.patches": OWN,
     "data.text_key": OWN,
     "data.cache_dir": OWN,
@@ -54,18 +56,23 @@ WITHOUT_ARGUMENT: dict[str, str] = {
 }
 """Keys that no argument says, and why; whole sections by their name with a dot at the end."""
 
-WITHOUT_ARGUMENT_SECTIONS = ("cluster.", "hardware.", "work_group", "user_name", "exp_name", "workspace")
+WITHOUT_ARGUMENT_SECTIONS = ("cluster.", "hardware.", "plan.", "work_group", "user_name", "exp_name", "workspace")
 """Keys and beginnings of keys about the place, which the ranks are started with."""
 
 
 def arguments(source: Source) -> list[Argument]:
-    """Every argument with its words, in the order of the table."""
+    """Every argument with its words, in the order of the table; those of backend.native after it."""
     found = []
     for line in ROWS:
         value = line.convert(source)
         if value is not None and value is not False:
             found.append((line.argument, words(value)))
-    return found
+    return [*found, *added_arguments(source.config, said_names())]
+
+
+def said_names() -> dict[str, tuple[str, ...]]:
+    """The arguments of the table by their names in backend.native, with the keys that they come from."""
+    return {name_of(line.argument): line.keys for line in ROWS}
 
 
 def as_argv(found: Sequence[Argument]) -> list[str]:

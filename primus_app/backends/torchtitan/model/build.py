@@ -1,7 +1,7 @@
 """build_model_spec: one ModelConfig as the ModelSpec that TorchTitan's trainer takes."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from torchtitan.components.optimizer import register_moe_load_balancing_hook
 from torchtitan.config import derive
@@ -17,6 +17,7 @@ from primus_app.backends.torchtitan.experts import Float32Gate, Float32GroupedEx
 from primus_app.backends.torchtitan.model import deepseek, llama, qwen3
 from primus_app.backends.torchtitan.model.family import Family
 from primus_app.backends.torchtitan.model_support import check_model_support
+from primus_app.backends.torchtitan.router import BalancedRouter
 from primus_app.config.errors import UserError
 from primus_app.config.schema import ModelConfig
 
@@ -40,18 +41,22 @@ def build_model_spec(
     load_balancing: Literal["none", "expert_bias", "aux_loss"] = "none",
     cpu: bool,
     compute: Literal["fp32", "bf16"],
+    sequence_weight: float = 0.0,
 ) -> ModelSpec:
     """``model`` for sequences of up to ``seq_len`` tokens; ``cpu`` takes attention that has a backward pass there.
 
-    ``compute`` is precision.compute: with fp32, routed experts compute in float32 too. Call prepare_device first.
+    ``compute`` is precision.compute: with fp32, routed experts compute in float32 too. ``sequence_weight`` is what the balance loss
+    of one sequence counts, with load_balancing aux_loss. Call prepare_device first.
     Raises UserError for what TorchTitan cannot represent.
     """
-    if problems := check_model_support(model, load_balancing=load_balancing):
+    if problems := check_model_support(model):
         raise UserError(problems)
     family = FAMILIES[model.family]
     config = family.build_config(model, seq_len)
     _set_norm_eps(config, model.rms_norm_eps)
     _set_selection_bias(config, present=load_balancing == "expert_bias" or (model.moe is not None and model.moe.expert_bias))
+    if load_balancing == "aux_loss":
+        _derive_all(config, TokenChoiceTopKRouter.Config, BalancedRouter.Config, seq_len=seq_len, sequence_weight=sequence_weight)
     if compute == "fp32":
         _derive_all(config, GroupedExperts.Config, Float32GroupedExperts.Config)
     if cpu:
@@ -90,9 +95,9 @@ def _set_selection_bias(config: Decoder.Config, *, present: bool) -> None:
         moe.load_balance_coeff = BIAS_UPDATE_SPEED if present else None
 
 
-def _derive_all(config: Decoder.Config, source: type, target: type) -> None:
+def _derive_all(config: Decoder.Config, source: type, target: type, **fields: Any) -> None:
     for _, node, parent, key in list(config.traverse(source)):
-        replacement = derive(node, target)
+        replacement = derive(node, target, **fields)
         if isinstance(parent, list) and isinstance(key, int):
             parent[key] = replacement
         else:

@@ -1,17 +1,8 @@
 """The options of torchtitan 0.3.0 that may be passed through: how a run is carried out, never what it computes."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-
-@dataclass(frozen=True)
-class Option:
-    """One option: the annotation that TorchTitan's own field has, what it does, and the rules of ``rules.py`` that it must pass."""
-
-    type: Any
-    help: str
-    rules: tuple[str, ...] = ()
-
+from primus_app.backends.native.options import Option
 
 PROFILING = ("profiling",)
 SNAPSHOT = ("accelerator", "snapshot")

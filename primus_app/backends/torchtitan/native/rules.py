@@ -1,43 +1,9 @@
 """When an option of TorchTitan would do nothing or fail: one function a rule, each saying why and what to do, or nothing."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
-from primus_app.config.schema import Config
-from primus_app.plan.mesh import Mesh
-
-Verdict = tuple[str, str] | None
-"""What is wrong and what to do."""
-
-LEAVE_OUT = "leave it out"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One given option with everything that bears on it."""
-
-    name: str
-    value: Any
-    given: Mapping[str, Any]
-    config: Config
-    mesh: Mesh | None
-
-    def also(self, name: str, default: Any) -> Any:
-        """The value of another option, given or TorchTitan's."""
-        return self.given.get(name, default)
-
-
-Rule = Callable[[Case], Verdict]
-
-
-def _needs(holds: Callable[[Case], bool], what: str, fix: str = LEAVE_OUT) -> Rule:
-    return lambda case: None if holds(case) else (what, fix)
-
-
-def _on_accelerator(case: Case) -> bool:
-    return case.config.hardware.vendor != "cpu"
+from primus_app.backends.native.options import Case, Rule, Verdict
+from primus_app.backends.native.rules import ABOVE_0, ACCELERATOR, CONTEXT, FROM_0, LEAVE_OUT, TENSOR, needs, one_of
 
 
 def _is_compiled(case: Case) -> bool:
@@ -84,11 +50,6 @@ def _torch_version() -> tuple[int, ...]:
         return (99, 0)
 
 
-def _one_of(*names: Any) -> Rule:
-    words = ", ".join("null" if name is None else str(name) for name in names)
-    return lambda case: None if case.value in names else (f"{case.value!r} is not allowed", f"one of {words}")
-
-
 def _components(case: Case) -> Verdict:
     unknown = [name for name in case.value if name not in ("model", "loss")]
     return (f"there is no component {', '.join(map(str, unknown))}", "components are model and loss") if unknown else None
@@ -102,73 +63,73 @@ def _inside(case: Case) -> Verdict:
 
 
 RULES: dict[str, Rule] = {
-    "above_0": _needs(lambda case: case.value > 0, "must be above 0", "give a number above 0"),
-    "from_0": _needs(lambda case: case.value >= 0, "must not be below 0", "give 0 or more"),
-    "share": _needs(lambda case: 0 <= case.value <= 1, "must lie between 0 and 1", "give a number from 0 to 1"),
+    "above_0": ABOVE_0,
+    "from_0": FROM_0,
+    "share": needs(lambda case: 0 <= case.value <= 1, "must lie between 0 and 1", "give a number from 0 to 1"),
     "inside": _inside,
-    "accelerator": _needs(_on_accelerator, "has no use on a CPU"),
-    "profiling": _needs(
+    "accelerator": ACCELERATOR,
+    "profiling": needs(
         lambda case: bool(case.also("profiler.enable_profiling", False) or case.also("profiler.enable_memory_snapshot", False)),
         "has no effect without profiling",
         "add backend.native.profiler.enable_profiling=true",
     ),
-    "snapshot": _needs(
+    "snapshot": needs(
         lambda case: bool(case.also("profiler.enable_memory_snapshot", False)),
         "has no effect without memory snapshots",
         "add backend.native.profiler.enable_memory_snapshot=true",
     ),
     "profile_window": _profile_window,
-    "float32_moments": _needs(
+    "float32_moments": needs(
         lambda case: case.value != "fused_opt_states_bf16",
         "fused_opt_states_bf16 keeps the moments in bfloat16, which is another loss curve; precision.optimizer_states says fp32",
         "one of fused, foreach, for-loop",
     ),
-    "sharded": _needs(_is_sharded, "has no effect: nothing is sharded (dp_shard 1 and cp 1)", "choose parallel=fsdp, or leave it out"),
+    "sharded": needs(_is_sharded, "has no effect: nothing is sharded (dp_shard 1 and cp 1)", "choose parallel=fsdp, or leave it out"),
     "graphs": _graphs,
     "spmd": _spmd,
-    "spmd_types": _needs(
+    "spmd_types": needs(
         lambda case: case.also("parallelism.spmd_backend", "partial_dtensor") == "spmd_types",
         "has no effect without spmd_backend=spmd_types",
         "add backend.native.parallelism.spmd_backend=spmd_types",
     ),
-    "context": _needs(lambda case: case.config.parallel.cp > 1, "has no effect with parallel.cp=1"),
-    "balancer": _one_of("headtail", "ptrr", None),
-    "tensor": _needs(lambda case: case.config.parallel.tp > 1, "has no effect with parallel.tp=1"),
-    "saving": _needs(lambda case: case.config.checkpoint.every > 0, "has no effect with checkpoint.every=0"),
-    "recompute": _needs(
+    "context": CONTEXT,
+    "balancer": one_of("headtail", "ptrr", None),
+    "tensor": TENSOR,
+    "saving": needs(lambda case: case.config.checkpoint.every > 0, "has no effect with checkpoint.every=0"),
+    "recompute": needs(
         lambda case: case.config.training.recompute != "none" or "activation_checkpoint.memory_budget" in case.given,
         "has no effect with training.recompute=none",
         "choose training.recompute=full or selective, or leave it out",
     ),
-    "selective": _needs(
+    "selective": needs(
         lambda case: case.config.training.recompute == "selective",
         "has an effect with training.recompute=selective only",
         "choose training.recompute=selective, or leave it out",
     ),
-    "determinism": _one_of("default", "none"),
-    "budget": _needs(
+    "determinism": one_of("default", "none"),
+    "budget": needs(
         lambda case: _model_is_compiled(case) and case.config.training.recompute == "none",
         "is the compiler's own choice of what to recompute: it needs a compiled model and training.recompute=none",
         "add backend.native.compile.enable=true",
     ),
-    "budget_given": _needs(
+    "budget_given": needs(
         lambda case: "activation_checkpoint.memory_budget" in case.given,
         "has no effect without a memory budget",
         "add backend.native.activation_checkpoint.memory_budget=0.5",
     ),
-    "compiled": _needs(_is_compiled, "has no effect without compile.enable=true", "add backend.native.compile.enable=true"),
+    "compiled": needs(_is_compiled, "has no effect without compile.enable=true", "add backend.native.compile.enable=true"),
     "components": _components,
-    "real_collectives": _needs(
+    "real_collectives": needs(
         lambda case: case.value in ("default", "torchcomms"),
         "a mode without real communication trains nothing",
         "default, or torchcomms where that package is installed",
     ),
-    "deterministic": _needs(
+    "deterministic": needs(
         lambda case: case.config.training.deterministic,
         "has no effect with training.deterministic=false",
         "add training.deterministic=true",
     ),
-    "chunks": _needs(
+    "chunks": needs(
         lambda case: case.config.parallel.schedule != "zero_bubble",
         "has no effect with parallel.schedule=zero_bubble, under which the loss is computed whole",
     ),

@@ -1,0 +1,1 @@
+"""The plan as one self-contained HTML page with pictures."""

@@ -1,0 +1,95 @@
+"""The sum of all terms: published peaks, and arrays of layouts against layouts one by one."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from primus_app.plan.memory.layers import stage_layers
+from primus_app.plan.memory.stage_memory import StageMemory, stage_memory, worst_memory
+from primus_app.plan.stages import split_layers
+from primus_app.plan.workload import Layout
+
+Of = Callable[..., Any]
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("degrees", "stage", "published"),
+    [
+        # MooreThreads/SimuMax, docs/b200/b200_release_v1.2_summary.json: Megatron-LM, Transformer Engine 2.11; max_memory_allocated.
+        ({"pp": 2, "dp_shard": 4}, 0, 66.55),
+        ({"pp": 2, "dp_shard": 4}, 1, 62.97),
+        ({"tp": 4, "dp_shard": 2}, 0, 39.07),
+        ({"tp": 8}, 0, 28.29),
+    ],
+)
+def test_published_peaks_of_twelve_layers_of_llama3_70b(
+    degrees: dict[str, int], stage: int, published: float, workload_of: Of, layout_of: Of
+) -> None:
+    workload = workload_of(model={"num_hidden_layers": 12}, loss="fused", gradient_fusion=True)
+    found = stage_memory(workload, layout_of(num_microbatches=4, **degrees), stage)
+    assert found.allocated / GIB == pytest.approx(published, rel=0.005)
+
+
+def test_the_parts_are_the_sum(workload_of: Of, layout_of: Of) -> None:
+    found = stage_memory(workload_of(), layout_of(tp=8, pp=4, num_microbatches=8), 0)
+    assert found.total == sum(getattr(found, field.name) for field in fields(StageMemory))
+    assert found.allocated < found.reserved < found.total
+
+
+def test_recomputation_needs_less(workload_of: Of, layout_of: Of) -> None:
+    for engine in ("megatron", "torchtitan"):
+        workload = workload_of(engine=engine)
+        none, selective, full = (stage_memory(workload, layout_of(tp=8, recompute=index), 0).activations for index in range(3))
+        assert none > selective > full
+
+
+@pytest.mark.parametrize("engine", ["megatron", "torchtitan"])
+@pytest.mark.parametrize("name", ["llama3_1_405b", "deepseek_v3", "deepseek_v3_tiny"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_arrays_give_what_single_layouts_give_and_the_worst_is_that_of_all_stages(
+    engine: str, name: str, fused: bool, workload_of: Of
+) -> None:
+    workload = workload_of(name, engine=engine, schedule="interleaved", fused=fused)
+    layouts = random_layouts(workload.model, 60)
+    arrays = Layout(*(np.array([getattr(one, field.name) for one in layouts]) for field in fields(Layout)))
+    together = worst_memory(workload, arrays)
+    for index, one in enumerate(layouts):
+        alone = worst_memory(workload, one)
+        assert alone.total == max(stage_memory(workload, one, stage).total for stage in range(one.pp)), one
+        assert all(getattr(alone, field.name) == getattr(together, field.name)[index] for field in fields(StageMemory)), one
+
+
+@pytest.mark.parametrize(
+    ("name", "pp", "vpp"), [("llama3_1_405b", 8, 8), ("llama3_1_405b", 16, 1), ("deepseek_v3", 7, 3), ("deepseek_v3", 21, 1)]
+)
+def test_layers_are_those_of_the_plan(name: str, pp: int, vpp: int, workload_of: Of, layout_of: Of) -> None:
+    model = workload_of(name).model
+    split = split_layers(model.num_hidden_layers, pp * vpp)
+    assert split is not None
+    kinds = [0] * (model.moe.first_k_dense_replace if model.moe else model.num_hidden_layers)
+    kinds += [1] * (model.num_hidden_layers - len(kinds))
+    held = [[0, 0] for _ in range(pp)]
+    for index, size in enumerate(split):
+        for kind in kinds[sum(split[:index]) :][:size]:
+            held[index % pp][kind] += 1
+    found = [stage_layers(model, layout_of(pp=pp, vpp=vpp), stage) for stage in range(pp)]
+    assert [[layers.dense, layers.experts] for layers in found] == held
+
+
+def random_layouts(model: Any, count: int) -> list[Layout]:
+    random = np.random.default_rng(0)
+    pipelines = [(pp, vpp) for pp in (1, 2, 3, 7, 9) for vpp in (1, 2, 3, 7) if pp > 1 or vpp == 1]
+    pipelines = [pair for pair in pipelines if split_layers(model.num_hidden_layers, pair[0] * pair[1])]
+    found = []
+    for _ in range(count):
+        pp, vpp = pipelines[random.integers(len(pipelines))]
+        tp, cp, micro, ep = (int(random.choice([1, 2, 4])) for _ in range(4))
+        ep = ep if model.moe else 1
+        shard, total, recompute = int(random.choice([8, 16])), int(random.choice([4, 64])), int(random.integers(3))
+        sharded = bool(random.integers(2))
+        found.append(Layout(tp, pp, vpp, cp, ep, 1, 1, shard, micro, total, tp > 1, sharded, recompute))
+    return found
