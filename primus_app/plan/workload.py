@@ -51,8 +51,9 @@ class Layout:
 
     @property
     def expert_shards(self) -> Number:
-        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them."""
-        return self.dp_shard * self.cp * self.tp // (self.ep * self.etp)
+        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them; at least 1."""
+        ranks = self.dp_shard * self.cp * self.tp // (self.ep * self.etp)
+        return ranks + (ranks == 0)
 
 
 RECOMPUTE = ("none", "selective", "full")
