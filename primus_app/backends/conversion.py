@@ -10,6 +10,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from primus_app.backends import native_tensors, safetensors_writer
 from primus_app.backends.base import Backend
+from primus_app.backends.expert_stacks import apart, pieces_of
 from primus_app.backends.given_weights import GivenWeights
 from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters
 from primus_app.backends.safetensors_writer import Entry
@@ -50,8 +51,9 @@ class NativeWriting:
     def __init__(self, given: GivenWeights, backend: Backend, dtypes: Mapping[str, str]) -> None:
         self._given, self._backend = given, backend
         self._tensors = backend.native_tensors(given.model)
+        own = {name: dtypes[piece.stack.name] for name, piece in pieces_of(given.model).items()} | dict(dtypes)
         self._dtypes = {
-            tensor.key: reduce(torch.promote_types, {TORCH_TYPES[dtypes[weight.name]] for weight in tensor.weights})
+            tensor.key: reduce(torch.promote_types, {TORCH_TYPES[own[weight.name]] for weight in tensor.weights})
             for tensor in self._tensors
         }
         self.num_bytes = sum(torch.Size(tensor.shape).numel() * self._dtypes[tensor.key].itemsize for tensor in self._tensors)
@@ -60,7 +62,8 @@ class NativeWriting:
         """The engine's marks, all tensors and their index, and a look at what they hold."""
         self._backend.write_marks(folder)
         try:
-            native_tensors.write_step(folder, self._tensors, self._dtypes, readable(self._given), _summed(tell, self.num_bytes))
+            source = apart(readable(self._given), self._given.model)
+            native_tensors.write_step(folder, self._tensors, self._dtypes, source, _summed(tell, self.num_bytes))
         except CheckpointException as error:
             [(cause, _)] = error.failures.values()
             raise cause from error

@@ -24,7 +24,7 @@ from primus_app.backends.weight_sources import Source
 
 @dataclass(frozen=True)
 class NativeTensor:
-    """One tensor in an engine's checkpoint: its key there, the weights that it is made of, and how, in the type that they have."""
+    """One tensor in an engine's checkpoint: its key there, the engine's weights that it is made of, and how, in the type that they have."""
 
     key: str
     shape: tuple[int, ...]

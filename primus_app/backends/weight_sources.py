@@ -30,7 +30,7 @@ class Source(Protocol):
         ...
 
     def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
-        """A rectangle of a matrix, with the same bits as in the whole."""
+        """A rectangle of a matrix, or of matrices in a stack, whose rows count through; with the same bits as in the whole."""
         ...
 
 
@@ -50,7 +50,7 @@ class SeededWeights:
         """The numbers depend on the place in the whole alone, so none beside these is drawn."""
         if weight.kind in CONSTANTS:
             return torch.full((rows.stop - rows.start, columns.stop - columns.start), CONSTANTS[weight.kind])
-        width = weight.shape[1]
+        width = weight.shape[-1]
         if columns.stop - columns.start == width:
             return self._drawn(weight, rows.start * width, rows.stop * width).view(-1, width)
         starts = range(rows.start * width, rows.stop * width, width)
@@ -73,10 +73,12 @@ class SafetensorsReader:
         return self._read(weight, 0, math.prod(weight.shape)).view(weight.shape)
 
     def part(self, weight: HfParameter, rows: slice, columns: slice) -> torch.Tensor:
-        """A rectangle of a matrix."""
-        width = weight.shape[1]
+        """A rectangle of a matrix or of a stack."""
+        width = weight.shape[-1]
         if columns.stop - columns.start == width:
             return self._read(weight, rows.start * width, rows.stop * width).view(-1, width)
+        if len(weight.shape) == 3:
+            return self._read(weight, rows.start * width, rows.stop * width).view(-1, width)[:, columns]
         tensor: torch.Tensor = self._mapped(weight).get_slice(weight.name)[rows, columns]
         return tensor
 

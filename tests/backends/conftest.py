@@ -117,6 +117,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16, "norm_topk_prob": True},
     "deepseek_v2": LATENT | {"q_lora_rank": None, "topk_method": "greedy", "norm_topk_prob": False, "routed_scaling_factor": 1.0},
     "deepseek_v3": LATENT | {"norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 24, "sliding_window": 16},
 }
 
 
@@ -135,7 +136,7 @@ def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
             for name, weight in (*model.named_parameters(), *model.named_buffers()):
                 if name.endswith("e_score_correction_bias"):
                     weight.copy_(torch.linspace(-0.2, 0.2, weight.numel()))
-                elif weight.ndim == 1 and "rotary" not in name:
+                elif (weight.ndim == 1 or name.endswith("_bias")) and "rotary" not in name:
                     weight.add_(torch.randn(weight.shape) / 10)  # Norms and biases are not all alike.
         folder = tmp_path_factory.mktemp("hf") / family
         model.save_pretrained(folder, max_shard_size="200KB")

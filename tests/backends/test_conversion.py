@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 Folder = Callable[[str], Path]
 TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
-MEGATRON = (*TORCHTITAN, "qwen2", "mixtral")
+MEGATRON = (*TORCHTITAN, "qwen2", "mixtral", "gpt_oss")
 EACH = [(family, "torchtitan") for family in TORCHTITAN] + [(family, "megatron") for family in MEGATRON]
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 Folder = Callable[[str], Path]
 TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
-MEGATRON = (*TORCHTITAN, "qwen2", "mixtral")
+MEGATRON = (*TORCHTITAN, "qwen2", "mixtral", "gpt_oss")
 WORKER = Path(__file__).parent / "megatron" / "stored_worker.py"
 ROOT = Path(__file__).parents[2]
 TOKENS = torch.randint(0, 320, (2, 48), generator=torch.Generator().manual_seed(0))

@@ -18,6 +18,7 @@ def told(*overrides: str) -> list[str]:
     [
         (("model=mixtral_8x7b",), "backend=megatron trains it"),
         (("model=qwen2_5_7b",), "backend=megatron trains it"),
+        (("model=gpt_oss_20b",), "backend=megatron trains it"),
         (("backend=megatron", "parallel=pp2", "parallel.schedule=gpipe", "cluster.devices_per_node=2"), "backend=torchtitan trains it"),
     ],
 )
@@ -26,8 +27,8 @@ def test_the_other_engine_is_named(overrides: tuple[str, ...], other: str) -> No
 
 
 def test_an_engine_that_cannot_either_is_not_named() -> None:
-    """Neither has attention sinks here."""
-    fixes = told("model=gpt_oss_20b")
+    """One has not the model, the other not the schedule."""
+    fixes = told("model=mixtral_8x7b", "parallel=pp2", "parallel.schedule=gpipe", "cluster.devices_per_node=2")
     assert fixes != []
     assert not any(fix.startswith("backend=") for fix in fixes)
 

@@ -27,7 +27,7 @@ def model_of(name: str) -> ModelConfig:
 
 
 def test_all_files_are_there() -> None:
-    assert len(FILES) == 33 + 4
+    assert len(FILES) == 33 + 5
 
 
 @pytest.mark.parametrize("name", FILES)

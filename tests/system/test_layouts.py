@@ -77,6 +77,13 @@ MEGATRON_EXPERTS: dict[str, Layout] = {
     "tp2_ep2 with shared experts' matrices": (4, ("parallel=tp2", "parallel.ep=2", "parallel.etp=2", "parallel.dp_shard=2")),
     "tp2_pp2_ep2": (4, (*TP2_PP2, "parallel.ep=2")),
 }
+MEGATRON_BIASED: dict[str, Layout] = {
+    "dp2": MEGATRON["dp2"],
+    "pp2": MEGATRON["pp2"],
+    "ep2 distributed optimizer": MEGATRON_EXPERTS["ep2 distributed optimizer"],
+    "ep2_tp2": (2, ("parallel=tp2", "parallel.ep=2")),
+    "cp2": MEGATRON["cp2"],
+}
 GRAD_NORM = 1e-4
 """The norm is a sum of squares in float32, whose rounding depends on the size of the shards."""
 
@@ -212,6 +219,12 @@ def test_megatron(forge: Forge, place: Path, layout: str) -> None:
 @pytest.mark.parametrize("layout", MEGATRON_EXPERTS)
 def test_megatron_experts(forge: Forge, place: Path, model: str, layout: str) -> None:
     _hold(forge, place, layout, MEGATRON_EXPERTS[layout], ("backend=megatron", f"model={model}"), 1e-4)
+
+
+@pytest.mark.parametrize("layout", MEGATRON_BIASED)
+def test_megatron_gpt_oss(forge: Forge, place: Path, layout: str) -> None:
+    """Each rank's own experts have biases, and each rank's own heads sinks."""
+    _hold(forge, place, layout, MEGATRON_BIASED[layout], ("backend=megatron", "model=gpt_oss_tiny"), 1e-4)
 
 
 @pytest.mark.parametrize("layout", ["cp2", "pp2"])

@@ -55,8 +55,13 @@ class CoreAttention(nn.Module):
         ranks = self._group.size()
         if ranks > 1:
             key, value = (GatherSequence.apply(tensor, self._group) for tensor in (key, value))
-        local, batch, heads, _ = query.shape
+        local, batch = query.shape[:2]
         mask = self._mask(local, self._group.rank(), ranks, attention_mask, query.device)
+        return self.attend(query, key, value, mask).reshape(local, batch, -1)
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """[s, b, heads, d] of this rank's queries over the whole sequence's keys; without ``mask``, plainly causal."""
+        heads = query.shape[2]
         if mask is not None and key.shape[2] != heads:
             # With a mask and groups torch has no kernel that leaves out the scores.
             key, value = (tensor.repeat_interleave(heads // tensor.shape[2], dim=2) for tensor in (key, value))
@@ -69,7 +74,7 @@ class CoreAttention(nn.Module):
             scale=self._scale,
             enable_gqa=key.shape[2] != heads,
         )
-        return found.permute(2, 0, 1, 3).reshape(local, batch, -1)
+        return found.permute(2, 0, 1, 3)
 
     def _mask(self, local: int, rank: int, ranks: int, starts: torch.Tensor | None, device: torch.device) -> torch.Tensor | None:
         """What each token attends to, [b or 1, 1, s, whole s]; None for plain causal attention."""

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from megatron.core import parallel_state
 from megatron.core.enums import ModelType
+from megatron.core.fusions.fused_bias_geglu import quick_gelu
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
 from megatron.core.transformer.enums import AttnBackend
@@ -17,16 +18,19 @@ from megatron.core.transformer.transformer_config import MLATransformerConfig, T
 
 from primus_app.backends.megatron.attention import CoreAttention
 from primus_app.backends.megatron.device import engine_imports
+from primus_app.backends.megatron.expert_bias import ExpertDown
 from primus_app.backends.megatron.norm import SequenceParallelNorm
 from primus_app.backends.megatron.replicated import ReplicatedLinear
 from primus_app.backends.megatron.router import BalancedRouter
+from primus_app.backends.megatron.sinks import SinkAttention
 from primus_app.backends.megatron.translate import model_settings
+from primus_app.backends.megatron.yarn import YarnTransformerConfig
 from primus_app.config.schema import ModelConfig
 
 logger = logging.getLogger(__name__)
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-ACTIVATIONS = {"silu": F.silu}
+ACTIVATIONS = {"silu": F.silu, "quick_gelu": quick_gelu}
 NORMS = ("input_layernorm", "pre_mlp_layernorm")
 LATENT_DOWN = ("linear_q_down_proj", "linear_kv_down_proj")
 LATENT_NORMS = ("q_layernorm", "kv_layernorm", "k_layernorm")
@@ -45,9 +49,9 @@ def native(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transformer_config(settings: Mapping[str, Any]) -> TransformerConfig:
-    """Megatron's configuration; latent attention has a class of its own."""
-    kind = MLATransformerConfig if settings.get("multi_latent_attention") else TransformerConfig
-    return kind(**native(settings))
+    """Megatron's configuration; latent attention has a class of its own, and yarn without it one of ours."""
+    kind: type[TransformerConfig] = YarnTransformerConfig if "yarn_rotary_scaling_factor" in settings else TransformerConfig
+    return (MLATransformerConfig if settings.get("multi_latent_attention") else kind)(**native(settings))
 
 
 def build_chunks(config: TransformerConfig, model: ModelConfig, seq_len: int, *, engine: bool, document_mask: bool) -> list[GPTModel]:
@@ -71,8 +75,12 @@ def build_chunk(config: TransformerConfig, model: ModelConfig, seq_len: int, sta
 
 
 def has_own_attention(config: TransformerConfig, *, engine: bool, document_mask: bool) -> bool:
-    """Whether CoreAttention goes in: Transformer Engine's knows no masks of documents, and under cp no windows (with p2p, its default)."""
-    return not engine or document_mask or (config.window_size is not None and config.context_parallel_size > 1)
+    """Whether CoreAttention goes in: Transformer Engine's knows no masks of documents, and under cp no windows (with p2p, its default).
+
+    Sinks it has in some of its versions and kernels alone.
+    """
+    windows_under_cp = config.window_size is not None and config.context_parallel_size > 1
+    return not engine or document_mask or windows_under_cp or config.softmax_type == "learnable"
 
 
 def _chunk(
@@ -96,13 +104,15 @@ def _layers(config: TransformerConfig, stage: int | None, *, engine: bool, own_a
     for layer in block.layer_specs:
         attention = layer.submodules.self_attention.submodules
         if own_attention:
-            attention.core_attention = CoreAttention
+            attention.core_attention = SinkAttention if config.softmax_type == "learnable" else CoreAttention
         if config.moe_router_load_balancing_type == "seq_aux_loss" and isinstance(layer.submodules.mlp.submodules, MoESubmodules):
             layer.submodules.mlp.submodules.router = BalancedRouter
         if engine:
             continue
         for name in NORMS:
             setattr(layer.submodules, name, SequenceParallelNorm)
+        if config.add_bias_linear:
+            layer.submodules.mlp.submodules.experts.submodules.linear_fc2 = ExpertDown
         for name in LATENT_DOWN:
             if getattr(attention, name, None) is not None:
                 setattr(attention, name, ReplicatedLinear)

@@ -5,38 +5,44 @@ from collections.abc import Iterator
 from primus_app.config.errors import Problem
 from primus_app.config.schema import ModelConfig, MoeConfig, RopeScaling
 
-ABSENT: dict[str, str] = {
-    "attention_bias": "biases on the attention's output projection alone",
-    "attention_sinks": "attention sinks without Transformer Engine",
-    "swiglu_limit": "a bound on SwiGLU's inputs without Transformer Engine",
-}
-"""Fields of model that are not carried out, and what they are."""
-
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """Constants in megatron-core's stretching of positions; of a model it takes the factor alone."""
 
 
 def check_model_support(model: ModelConfig) -> list[Problem]:
     """Everything about ``model`` that megatron-core would get wrong or leave out."""
-    return [*_absent_features(model), *_rope(model), *(_experts(model.moe) if model.moe else ())]
+    return [*_biases(model), *_sinks(model), *_activation(model), *_rope(model), *(_experts(model.moe) if model.moe else ())]
 
 
-def _absent_features(model: ModelConfig) -> Iterator[Problem]:
-    for field, what in ABSENT.items():
-        value = getattr(model, field)
-        if value not in (None, False):
-            yield Problem(f"model.{field}", f"megatron-core has no {what}", (f"model.{field}={'false' if value is True else 'null'}",))
-    if model.moe and model.moe.expert_bias_terms:
-        yield Problem(
-            "model.moe.expert_bias_terms", "biases in experts and routers are not carried out", ("model.moe.expert_bias_terms=false",)
-        )
+def _biases(model: ModelConfig) -> Iterator[Problem]:
+    """Megatron has them in all matrices of its layers, or in none, or in those of query, key and value alone."""
+    moe = model.moe
+    experts = moe is not None and moe.expert_bias_terms
+    everywhere = moe is not None and moe.first_k_dense_replace == 0 and moe.num_shared_experts == 0 and model.mla is None
+    if model.attention_bias and not (experts and everywhere):
+        what = "megatron-core has biases on the attention's output projection only with biases in all experts and routers"
+        yield Problem("model.attention_bias", what, ("model.attention_bias=false",))
+    if experts and not model.attention_bias:
+        what = "megatron-core has biases in experts and routers only with biases on all attention projections"
+        yield Problem("model.moe.expert_bias_terms", what, ("model.moe.expert_bias_terms=false",))
+
+
+def _sinks(model: ModelConfig) -> Iterator[Problem]:
+    if model.attention_sinks and model.mla is not None:
+        yield Problem("model.attention_sinks", "latent attention has no sinks in megatron-core", ("model.attention_sinks=false",))
+
+
+def _activation(model: ModelConfig) -> Iterator[Problem]:
+    if model.swiglu_limit is not None and model.family != "gpt_oss":
+        what = "megatron-core bounds the inputs of SwiGLU as gpt_oss has it, not otherwise"
+        yield Problem("model.swiglu_limit", what, ("model.swiglu_limit=null",))
 
 
 def _rope(model: ModelConfig) -> Iterator[Problem]:
     scaling = model.rope_scaling
     if scaling is None:
         return
-    known = ("yarn",) if model.mla else ("llama3", "linear")
+    known = ("yarn",) if model.mla else ("llama3", "linear", "yarn")
     if scaling.rope_type not in known:
         where = "latent attention" if model.mla else "plain attention"
         what = f"{scaling.rope_type}: megatron-core's {where} knows {' and '.join(known)} stretching of positions"
@@ -44,7 +50,7 @@ def _rope(model: ModelConfig) -> Iterator[Problem]:
     elif scaling.rope_type == "llama3":
         yield from _llama3(scaling)
     elif scaling.rope_type == "yarn":
-        yield from _yarn(scaling)
+        yield from _yarn(scaling) if model.mla else _plain_yarn(scaling)
 
 
 def _llama3(scaling: RopeScaling) -> Iterator[Problem]:
@@ -53,6 +59,13 @@ def _llama3(scaling: RopeScaling) -> Iterator[Problem]:
         if value != constant:
             what = f"{value:g}: megatron-core stretches positions with {constant:g}, which it has no option for"
             yield Problem(f"model.rope_scaling.{field}", what, (f"model.rope_scaling.{field}={constant:g}",))
+
+
+def _plain_yarn(scaling: RopeScaling) -> Iterator[Problem]:
+    for field in ("mscale", "mscale_all_dim"):
+        if getattr(scaling, field) == 0:
+            what = "0: megatron-core takes it for a number, Hugging Face for none"
+            yield Problem(f"model.rope_scaling.{field}", what, (f"model.rope_scaling.{field}=null",))
 
 
 def _yarn(scaling: RopeScaling) -> Iterator[Problem]:

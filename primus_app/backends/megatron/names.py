@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters
+from primus_app.backends.expert_stacks import engine_weights
+from primus_app.backends.hf_names import HfParameter, hf_buffers
 from primus_app.config.schema import ModelConfig
 
 _LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
-_EXPERT = re.compile(r"mlp\.experts\.(?:local_experts\.(\d+)\.(linear_fc[12])\.weight|(linear_fc[12])\.weight(\d+))")
-"""One expert's matrix, in a module of its own or in a grouped one."""
+_EXPERT = re.compile(r"mlp\.experts\.(?:local_experts\.(\d+)\.(linear_fc[12])\.(weight|bias)|(linear_fc[12])\.(weight|bias)(\d+))")
+"""One expert's matrix or bias, in a module of its own or in a grouped one."""
 
 OUTSIDE = {
     "embedding.word_embeddings.weight": "model.embed_tokens.weight",
@@ -90,7 +91,7 @@ class Origins:
 
     def __init__(self, model: ModelConfig) -> None:
         self._model = model
-        self._weights = {weight.name: weight for weight in (*hf_parameters(model), *hf_buffers(model))}
+        self._weights = {weight.name: weight for weight in (*engine_weights(model), *hf_buffers(model))}
 
     def of(self, name: str) -> Origin:
         """Raises KeyError for a tensor that this architecture does not have in Hugging Face's checkpoint."""
@@ -130,10 +131,13 @@ class Origins:
             yield from ("mlp.linear_fc1.weight", "mlp.linear_fc2.weight")
             return
         yield "mlp.router.weight"
+        kinds = ("weight", "bias") if moe.expert_bias_terms else ("weight",)
+        if moe.expert_bias_terms:
+            yield "mlp.router.bias"
         if moe.expert_bias:
             yield "mlp.router.expert_bias"
         for expert in range(moe.num_experts):
-            yield from (f"mlp.experts.local_experts.{expert}.linear_fc{number}.weight" for number in (1, 2))
+            yield from (f"mlp.experts.local_experts.{expert}.linear_fc{number}.{kind}" for number in (1, 2) for kind in kinds)
         if moe.num_shared_experts:
             yield from (f"mlp.shared_experts.linear_fc{number}.weight" for number in (1, 2))
 
@@ -151,23 +155,24 @@ class Origins:
             return self._qkv(prefix + "self_attn.", name.removeprefix("self_attention.linear_qkv."))
         mixtral = self._model.family == "mixtral"
         block = prefix + ("block_sparse_moe." if mixtral else "mlp.")
-        if name == "mlp.router.weight":
-            return self._whole(block + "gate.weight")
+        if name in ("mlp.router.weight", "mlp.router.bias"):
+            router = "router" if self._model.family == "gpt_oss" else "gate"
+            return self._whole(f"{block}{router}.{name.rpartition('.')[2]}")
         if name == "mlp.router.expert_bias":
             return self._whole(block + "gate.e_score_correction_bias")
         if match := _EXPERT.fullmatch(name):
-            expert = f"{block}experts.{match[1] or match[4]}."
+            expert, kind = f"{block}experts.{match[1] or match[6]}.", match[3] or match[5]
             gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
-            is_down = (match[2] or match[3]) == "linear_fc2"
-            return self._whole(f"{expert}{down}.weight") if is_down else self._gated(expert, gate, up)
+            is_down = (match[2] or match[4]) == "linear_fc2"
+            return self._whole(f"{expert}{down}.{kind}") if is_down else self._gated(expert, gate, up, kind)
         raise KeyError(prefix + name)
 
     def _whole(self, name: str) -> Origin:
         weight = self._weights[name]
         return Origin(((Block(weight, 0, weight.shape[0]),),))
 
-    def _gated(self, prefix: str, gate: str, up: str) -> Origin:
-        return Origin((*self._whole(f"{prefix}{gate}.weight").parts, *self._whole(f"{prefix}{up}.weight").parts))
+    def _gated(self, prefix: str, gate: str, up: str, kind: str = "weight") -> Origin:
+        return Origin((*self._whole(f"{prefix}{gate}.{kind}").parts, *self._whole(f"{prefix}{up}.{kind}").parts))
 
     def _qkv(self, prefix: str, suffix: str) -> Origin:
         """Of each group the rows of its query heads, its key head and its value head."""

@@ -13,6 +13,24 @@ STAND_INS: tuple[StandIn, ...] = (
         "Transformer Engine's no masks of documents, and no windows under context parallelism.",
     ),
     StandIn(
+        part="sinks.SinkAttention",
+        through="the specification of a layer",
+        condition="in a model with attention sinks",
+        reason="As of CoreAttention; and Transformer Engine has sinks in some of its versions and kernels only.",
+    ),
+    StandIn(
+        part="expert_bias.ExpertDown",
+        through="the specification of a layer",
+        condition=f"{NO_ENGINE}; in experts with biases",
+        reason="Megatron adds the bias to a view in place, which autograd refuses, and with tp takes biases of experts for one.",
+    ),
+    StandIn(
+        part="yarn.YarnTransformerConfig",
+        through="a subclass of TransformerConfig",
+        condition="yarn without latent attention",
+        reason="GPTModel reads yarn's numbers of its configuration, which has no fields for them.",
+    ),
+    StandIn(
         part="norm.SequenceParallelNorm",
         through="the specification of a layer",
         condition=NO_ENGINE,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters
+from primus_app.backends.expert_stacks import engine_weights, stacked
+from primus_app.backends.hf_names import HfParameter, hf_buffers
 from primus_app.backends.megatron.model_support import check_model_support
 from primus_app.backends.megatron.names import Block, Origins
 from primus_app.backends.native_tensors import NativeTensor
@@ -33,7 +34,7 @@ ENDINGS = ("_w", "_v")
 
 _EXPERT = re.compile(r"(?<=\.mlp\.experts\.)local_experts(?=\.\d)")
 _STORED_EXPERT = re.compile(r"(?<=\.mlp\.experts\.)experts(?=\.\d)")
-_GATED = re.compile(r"(\.linear_fc1\.weight)(_w|_v)$")
+_GATED = re.compile(r"(\.linear_fc1\.(?:weight|bias))(_w|_v)$")
 
 ALSO = (
     (".input_layernorm.weight", ".self_attention.linear_qkv.layer_norm_weight"),
@@ -92,11 +93,12 @@ def open_step(model: ModelConfig, folder: Path) -> Saved:
             if not any(place.first == block.first for place in listed):
                 listed.append(Place(key, at, block.first, block.stop))
             at += block.num_rows
-    for weight in (*hf_parameters(model), *hf_buffers(model)):
+    for weight in (*engine_weights(model), *hf_buffers(model)):
         if sum(place.stop - place.first for place in places.get(weight.name, ())) != weight.shape[0]:
             raise KeyError(f"{weight.name} is not in {folder}, or not whole")
         places[weight.name].sort(key=lambda place: place.first)
-    return Saved(StoredSource(tensors, places), {moment: StoredSource(tensors, places, moment) for moment in MOMENTS})
+    weights, *moments = (stacked(StoredSource(tensors, places, moment), model) for moment in (None, *MOMENTS))
+    return Saved(weights, dict(zip(MOMENTS, moments, strict=True)))
 
 
 def native_tensors(model: ModelConfig) -> list[NativeTensor]:

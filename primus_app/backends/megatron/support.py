@@ -48,11 +48,15 @@ def _experts(model: ModelConfig, parallel: ParallelConfig) -> Iterator[Problem]:
     if parallel.tp > 1 and not parallel.sequence_parallel:
         what = "false: megatron-core trains experts under tensor parallelism only with the sequence divided too"
         yield Problem("parallel.sequence_parallel", what, ("leave it out",))
+    biased = model.moe.expert_bias_terms
+    if parallel.etp > 1 and biased:
+        what = f"is {parallel.etp}: megatron-core shares an expert among ranks only where it has no biases"
+        yield Problem("parallel.etp", what, (f"parallel.etp=1 parallel.ep={parallel.etp} gives each rank whole experts",))
     if parallel.tp > 1 and parallel.etp == 1 and parallel.ep == 1:
         what = (
             f"is 1 with tp {parallel.tp} and ep 1, where megatron-core 0.16 does not sum the experts' gradients over tp and so trains wrong"
         )
-        yield Problem("parallel.etp", what, (f"parallel.etp={parallel.tp}", f"parallel.ep={parallel.tp}"))
+        yield Problem("parallel.etp", what, (*(() if biased else (f"parallel.etp={parallel.tp}",)), f"parallel.ep={parallel.tp}"))
 
 
 def _optimizer(parallel: ParallelConfig, mesh: Mesh) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from megatron.core.transformer.module import Float16Module
 from primus_app.backends.agreement import all_well
 from primus_app.backends.balance_loss import mean_balance_loss
 from primus_app.backends.base import RankContext
+from primus_app.backends.expert_stacks import apart
 from primus_app.backends.megatron.batches import MicroBatch, Share, learned_tokens, micro_batches
 from primus_app.backends.megatron.checkpoints import Checkpoints
 from primus_app.backends.megatron.device import engine_imports, on_cpu
@@ -30,7 +31,7 @@ from primus_app.backends.megatron.weights import fill, local_weights
 from primus_app.backends.memory import peak_rss_bytes
 from primus_app.backends.recorder import Recorder
 from primus_app.backends.throughput import throughput
-from primus_app.backends.weight_sources import SeededWeights
+from primus_app.backends.weight_sources import SeededWeights, Source
 from primus_app.data.samples import AnySamples, open_samples
 from primus_app.plan.learning_rate import learning_rate
 from primus_app.plan.parameters import training_flops_per_token
@@ -147,7 +148,8 @@ class Trainer:
         if step and self.context.rank == 0:
             append_event(run, Event.RESUMED, attempt=self.context.attempt, step=step)
 
-    def _set(self, source: Any) -> None:
+    def _set(self, given: Source) -> None:
+        source = apart(given, self.config.model)
         fill(self.weights, source)
         set_main_weights(self.optimizer, self.weights, source)
 
@@ -179,7 +181,8 @@ class Trainer:
         try:
             saved = open_saved(folder / f"step-{step}", self.config.model)
             self._set(saved.weights)
-            set_moments(self.optimizer, self.weights, step, saved.moments)
+            moments = {name: apart(source, self.config.model) for name, source in saved.moments.items()}
+            set_moments(self.optimizer, self.weights, step, moments)
         except Exception as error:
             return error
         return None

@@ -76,7 +76,7 @@ def transformer_settings(config: Config, mesh: Mesh, stages: Sequence[Stage], *,
         "use_cpu_initialization": False,
         "init_method_std": model.init_std,
         "bias_activation_fusion": engine,
-        "bias_dropout_fusion": engine,
+        "bias_dropout_fusion": engine and not model.attention_bias,  # Which Transformer Engine's experts with biases refuse.
         "masked_softmax_fusion": engine,
         "apply_rope_fusion": False,
         "gradient_accumulation_fusion": False,
@@ -106,7 +106,7 @@ def _architecture(model: ModelConfig) -> dict[str, Any]:
         "ffn_hidden_size": model.intermediate_size,
         "gated_linear_unit": True,
         "activation_func": "silu",
-        "add_bias_linear": False,
+        "add_bias_linear": model.attention_bias,
         "add_qkv_bias": model.attention_qkv_bias,
         "qk_layernorm": model.qk_norm or model.mla is not None,
         "normalization": "RMSNorm",
@@ -114,6 +114,32 @@ def _architecture(model: ModelConfig) -> dict[str, Any]:
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
         **window,
+        **_gpt_oss(model),
+        **_yarn(model),
+    }
+
+
+def _gpt_oss(model: ModelConfig) -> dict[str, Any]:
+    """Sinks, and its own SwiGLU: (up + 1) gate sigmoid(1.702 gate) of inputs within a bound (transformers' GptOssExperts)."""
+    sinks = {"softmax_type": "learnable"} if model.attention_sinks else {}
+    if model.swiglu_limit is None:
+        return sinks
+    return sinks | {"activation_func": "quick_gelu", "glu_linear_offset": 1.0, "activation_func_clamp_value": model.swiglu_limit}
+
+
+def _yarn(model: ModelConfig) -> dict[str, Any]:
+    """Fields that GPTModel reads of its configuration, which has no place for them."""
+    scaling = model.rope_scaling
+    if scaling is None or scaling.rope_type != "yarn" or model.mla is not None:
+        return {}
+    return {
+        "yarn_rotary_scaling_factor": scaling.factor,
+        "yarn_original_max_position_embeddings": scaling.original_max_position_embeddings,
+        "yarn_beta_fast": 32.0 if scaling.beta_fast is None else scaling.beta_fast,
+        "yarn_beta_slow": 1.0 if scaling.beta_slow is None else scaling.beta_slow,
+        "yarn_mscale": scaling.mscale,
+        "yarn_mscale_all_dim": scaling.mscale_all_dim,
+        "yarn_correction_range_round_to_int": scaling.truncate is not False,
     }
 
 
@@ -215,6 +241,8 @@ def model_settings(model: ModelConfig, seq_len: int) -> dict[str, Any]:
     if scaling is not None and model.mla is None:
         if scaling.rope_type == "llama3":
             found |= {"rope_scaling": True, "rope_scaling_factor": scaling.factor}
+        elif scaling.rope_type == "yarn":
+            found["position_embedding_type"] = "yarn"
         else:
             found["seq_len_interpolation_factor"] = scaling.factor
     return found

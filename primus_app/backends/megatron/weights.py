@@ -14,7 +14,7 @@ from primus_app.config.schema import ModelConfig
 
 _WRAPPERS = re.compile(r"^(module\.)+")
 _LAYER = re.compile(r"^decoder\.layers\.(\d+)\.")
-_EXPERT = re.compile(r"(?<=\.local_experts\.)\d+(?=\.)|(?<=experts\.linear_fc[12]\.weight)\d+$")
+_EXPERT = re.compile(r"(?<=\.local_experts\.)\d+(?=\.)|(?<=experts\.linear_fc[12]\.weight)\d+$|(?<=experts\.linear_fc[12]\.bias)\d+$")
 _EXPERTS = ".mlp.experts."
 EXPERT_BIAS = ".router.expert_bias"
 

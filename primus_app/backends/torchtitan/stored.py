@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torchtitan.models.common.attention import FusedQKVLinear
 
+from primus_app.backends.expert_stacks import stacked
 from primus_app.backends.hf_names import HfParameter
 from primus_app.backends.native_tensors import NativeTensor
 from primus_app.backends.saved import MOMENTS, Saved
@@ -98,7 +99,8 @@ def open_step(model: ModelConfig, folder: Path) -> Saved:
     tensors, layout = StoredTensors(folder), NativeLayout(model)
     for name in layout.shapes:
         tensors.shape(name)
-    return Saved(StoredSource(tensors, layout), {moment: StoredSource(tensors, layout, moment) for moment in MOMENTS})
+    weights, *moments = (stacked(StoredSource(tensors, layout, moment), model) for moment in (None, *MOMENTS))
+    return Saved(weights, dict(zip(MOMENTS, moments, strict=True)))
 
 
 def native_tensors(model: ModelConfig) -> list[NativeTensor]:

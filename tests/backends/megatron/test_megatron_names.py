@@ -4,11 +4,21 @@ from collections.abc import Callable
 
 import pytest
 
-from primus_app.backends.hf_names import hf_buffers, hf_parameters
+from primus_app.backends.expert_stacks import engine_weights
+from primus_app.backends.hf_names import hf_buffers
 from primus_app.backends.megatron.names import Origins
 from primus_app.config.schema import ModelConfig
 
-FAMILIES = ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "qwen2_5_0_5b", "mixtral_8x7b", "deepseek_v2_lite"]
+FAMILIES = [
+    "llama_tiny",
+    "qwen3_tiny",
+    "qwen3_moe_tiny",
+    "deepseek_v3_tiny",
+    "qwen2_5_0_5b",
+    "mixtral_8x7b",
+    "deepseek_v2_lite",
+    "gpt_oss_tiny",
+]
 QKV = "decoder.layers.0.self_attention.linear_qkv.weight"
 
 
@@ -59,7 +69,7 @@ def test_every_weight_is_somewhere_once(model_of: Callable[..., ModelConfig], na
     for there in origins.names():
         for block in origins.of(there).blocks:
             covered[block.weight.name] = covered.get(block.weight.name, 0) + block.num_rows
-    assert covered == {weight.name: weight.shape[0] for weight in (*hf_parameters(model), *hf_buffers(model))}
+    assert covered == {weight.name: weight.shape[0] for weight in (*engine_weights(model), *hf_buffers(model))}
 
 
 def test_an_unknown_tensor_is_named(model_of: Callable[..., ModelConfig]) -> None:

@@ -91,6 +91,21 @@ WRONG = {
         "parallel.tp=1 parallel.cp=1",
     ),
     "an option": (("+backend.native.transformer.tp_comm_overlap=true",), "backend.native.transformer.tp_comm_overlap", "leave it out"),
+    "experts with biases that ranks share": (
+        ("model=gpt_oss_tiny", "parallel=tp2", "parallel.etp=2", "cluster.devices_per_node=2"),
+        "parallel.etp",
+        "parallel.etp=1 parallel.ep=2 gives each rank whole experts",
+    ),
+    "experts with biases under tp that no ep divides": (
+        ("model=gpt_oss_tiny", "parallel=tp2", "cluster.devices_per_node=2"),
+        "parallel.etp",
+        "parallel.ep=2",
+    ),
+    "gpt_oss in Megatron-LM's trainer": (
+        ("model=gpt_oss_tiny", "model.rope_scaling=null", "backend.runner=pretrain"),
+        "model.family",
+        "backend.runner=core has no such limit",
+    ),
 }
 
 
@@ -112,6 +127,8 @@ def test_what_would_go_wrong_is_refused(case: str) -> None:
         ("model=qwen3_30b_a3b",),
         ("model=deepseek_v2_lite",),
         ("model=deepseek_v3",),
+        ("model=gpt_oss_20b",),
+        ("model=gpt_oss_120b",),
         ("parallel=fsdp", "cluster.devices_per_node=4"),
         ("parallel=dp", "cluster.devices_per_node=4"),
         ("parallel=cp2", "parallel.distributed_optimizer=true", "cluster.devices_per_node=2"),

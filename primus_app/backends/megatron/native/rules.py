@@ -40,7 +40,8 @@ def _gathers_early(case: Case) -> bool:
 def _has_own_attention(case: Case) -> bool:
     """As model.has_own_attention, where Transformer Engine imports."""
     config = case.config
-    return stops_at_borders(config) or (bool(config.model.sliding_window) and config.parallel.cp > 1)
+    windows_under_cp = bool(config.model.sliding_window) and config.parallel.cp > 1
+    return stops_at_borders(config) or windows_under_cp or config.model.attention_sinks
 
 
 def _divides_sequence(case: Case) -> bool:
@@ -204,7 +205,7 @@ RULES: dict[str, Rule] = {
     ),
     "engines_attention": needs(
         lambda case: not _has_own_attention(case),
-        "has no effect: documents are masked, or windows slide under cp, for which the attention is torch's",
+        "has no effect: documents are masked, windows slide under cp, or heads have sinks, for which the attention is torch's",
     ),
     "kernels": needs(lambda case: case.value != "local", "local is not Transformer Engine's", "flash, fused, unfused or auto"),
     "exchange": _exchange,

@@ -17,12 +17,31 @@ CORE = "backend.runner=core has no such limit"
 def check_arguments(config: Config) -> list[Problem]:
     """What no argument says as it is meant."""
     steps = config.optimizer.schedule_steps or resolve_steps(config.training)
-    return [*_whole_numbers(config.model), *_balance(config), *(_schedule(config.optimizer, steps) if steps is not None else ())]
+    return [
+        *_gpt_oss(config.model),
+        *_yarn(config.model),
+        *_whole_numbers(config.model),
+        *_balance(config),
+        *(_schedule(config.optimizer, steps) if steps is not None else ()),
+    ]
 
 
 def check_pretrain(config: Config, mesh: Mesh | None) -> list[Problem]:
     """What speaks against backend.runner=pretrain."""
     return [*check_arguments(config), *_hooks(config.backend.patches), *check_native_arguments(config, mesh, said_names())]
+
+
+def _gpt_oss(model: ModelConfig) -> Iterator[Problem]:
+    if model.family == "gpt_oss":
+        what = (
+            "gpt_oss: its sinks, its SwiGLU and the biases of its experts are parts of ours in megatron-core, not of Megatron-LM's trainer"
+        )
+        yield Problem("model.family", what, (CORE,))
+
+
+def _yarn(model: ModelConfig) -> Iterator[Problem]:
+    if model.rope_scaling is not None and model.rope_scaling.rope_type == "yarn" and model.mla is None:
+        yield Problem("model.rope_scaling.rope_type", "yarn: Megatron-LM has arguments for it only with latent attention", (CORE,))
 
 
 def _whole_numbers(model: ModelConfig) -> Iterator[Problem]:
