@@ -94,6 +94,7 @@ def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: l
     from primus_app.plan.console import PageConsole
     from primus_app.plan.estimate.render import render_memory
     from primus_app.plan.estimate.render_time import render_time
+    from primus_app.plan.estimate.time import time_unknown
     from primus_app.plan.render import render_plan, render_problems
 
     console = PageConsole()
@@ -102,6 +103,8 @@ def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: l
         render_memory(config, memory, console)
     if (time := _time(config, plan)) is not None and plan.mesh is not None and plan.batch is not None:
         render_time(config, plan.mesh, plan.batch, time, console)
+    elif config.hardware.vendor != "cpu" and (missing := time_unknown(config)):
+        print(f"note: no time is predicted, as {config.hardware.name} has no {', '.join(missing)}\n")
     render_problems(plan.problems, console)
     for problem in refused:
         print(f"note: backend={config.backend.name} does not train this: {problem}")

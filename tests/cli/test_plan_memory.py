@@ -85,3 +85,9 @@ def test_no_time_is_made_up_where_the_hardware_has_no_figures(door: Door) -> Non
     assert found["time"] is None
     assert "hardware.efficiency.gemm" in found["time_needs"]
     assert "Predicted time" not in door("plan").out
+
+
+def test_an_accelerator_without_a_figure_is_told(door: Door) -> None:
+    answer = door("plan", *LLAMA_70B, "hardware.nic_gb_s=null")
+    assert answer.code == 0
+    assert "note: no time is predicted, as mi300x has no hardware.nic_gb_s" in answer.out
