@@ -39,6 +39,8 @@ def memory_problems(config: Config, plan: Plan, *, local_devices: int, local_byt
         return None if memory.available is None else memory.needed / memory.available
 
     ways = ways_to_fit(config, plan.mesh, plan.batch, needs)
+    if not ways and not found.on_cpu:
+        ways = ["primus tune with this model, hardware and cluster.nodes=N finds layouts that fit on N nodes"]
     return [Problem("memory", sentence(config, found), (*ways, OVERRIDE))]
 
 
