@@ -16,6 +16,7 @@ from primus_app.config.suggest import did_you_mean, nearest, nearest_keys
 VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters, FLOPs and memory, and what would not work; starts nothing",
+    "tune": "find the fastest layouts that fit: primus tune model=llama3_70b hardware=mi300x cluster.nodes=8; starts nothing",
     "export": "print a configuration as arguments of Megatron-LM: primus export backend=megatron --to args",
     "convert": "weights of a run, or of a Hugging Face folder, for other programs: primus convert SRC [DST] --to hf|torchtitan|megatron",
     "import-primus": "tell an experiment of AMD's Primus as a command: import-primus FILE.yaml",
@@ -29,6 +30,7 @@ SECTIONS = ("training", "logging", "work_group", "user_name", "exp_name", "works
 OWN_FLAGS = {
     "train": {},
     "plan": {"--json": "print the plan as JSON", "--html": "write the plan with pictures to a file too: --html plan.html"},
+    "tune": {"--json": "print the layouts as JSON"},
     "export": {"--to": "the format: args, one argument a line, to be put after a command"},
     "convert": {
         "--to": "the format: hf (a Hugging Face folder), torchtitan or megatron",

@@ -16,6 +16,10 @@ def run_verb(arguments: Arguments) -> int:
         from primus_app.cli.plan import show_plan
 
         return int(show_plan(arguments))
+    if arguments.verb == "tune":
+        from primus_app.cli.tune import run_tune
+
+        return int(run_tune(arguments))
     if arguments.verb == "export":
         from primus_app.cli.export import run_export
 

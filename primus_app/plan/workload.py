@@ -51,8 +51,9 @@ class Layout:
 
     @property
     def expert_shards(self) -> Number:
-        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them."""
-        return self.dp_shard * self.cp * self.tp // (self.ep * self.etp)
+        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them; at least 1."""
+        ranks = self.dp_shard * self.cp * self.tp // (self.ep * self.etp)
+        return ranks + (ranks == 0)
 
 
 RECOMPUTE = ("none", "selective", "full")
@@ -81,6 +82,8 @@ class Workload:
         reduce: number format in which gradients travel.
         overlap_tp: whether products of tensor parallel ranks run in pieces with their communication (asynchronous tensor parallelism).
         overlap_ep: whether tokens travel to experts while another micro batch is computed.
+        graphs: whether kernels are launched as recorded graphs, not one by one by the host.
+        fused_experts: whether an expert's products, SwiGLU and conversions run in one kernel.
         dispatcher: how tokens reach their experts: one copy for each expert, or one for each node (DeepEP).
     """
 
@@ -100,4 +103,6 @@ class Workload:
     reduce: Literal["fp32", "bf16"] = "fp32"
     overlap_tp: bool = False
     overlap_ep: bool = False
+    graphs: bool = False
+    fused_experts: bool = False
     dispatcher: Literal["alltoall", "deepep"] = "alltoall"

@@ -43,10 +43,14 @@ class Candidate:
 
 
 def best(scores: Scores, memory_limit: float, count: int) -> list[Candidate]:
-    """The ``count`` fastest within ``memory_limit`` bytes; of equal times the one that takes less memory. Empty where none fits."""
+    """The ``count`` fastest within ``memory_limit`` bytes; of equal times the one that takes less memory. Empty where none fits.
+
+    Of layouts that differ in nothing but how dp is divided between dp_shard and dp_replicate, the first one alone.
+    """
     fitting = np.flatnonzero(scores.memory_bytes <= memory_limit)
     time = scores.time_s
-    order = fitting[np.lexsort((scores.memory_bytes[fitting], time[fitting]))][:count]
+    order = fitting[np.lexsort((scores.memory_bytes[fitting], time[fitting]))]
+    order = _without_siblings(scores.layouts, order)[:count]
     return [_candidate(scores, time, index, order[place - 1] if place else None) for place, index in enumerate(order)]
 
 
@@ -57,6 +61,13 @@ def frontier(scores: Scores) -> list[Candidate]:
     fastest = np.minimum.accumulate(time[order])
     ahead = np.concatenate(([True], time[order][1:] < fastest[:-1])) if len(order) else np.zeros(0, dtype=bool)
     return [_candidate(scores, time, index, None) for index in order[ahead]]
+
+
+def _without_siblings(layouts: Layout, order: NDArray[np.intp]) -> NDArray[np.intp]:
+    names = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size", "recompute")
+    rows = np.stack([np.asarray(getattr(layouts, name))[order] for name in names], axis=1)
+    _, first = np.unique(rows, axis=0, return_index=True)
+    return order[np.sort(first)]
 
 
 def degrees_of(layouts: Layout, index: int) -> dict[str, int | str]:

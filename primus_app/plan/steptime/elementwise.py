@@ -5,13 +5,17 @@ from primus_app.plan.steptime.rates import Rates
 from primus_app.plan.steptime.roofline import memory_s
 from primus_app.plan.workload import Layout, Number, Workload
 
-UNFUSED = 2.5
+UNFUSED = 1.63
 """How many times the traffic without fusion: each operation reads and writes what a fused kernel keeps, partly in float32."""
 
 
 MORE_KERNELS = 4
 """How many times the kernels without fusion."""
-SORTING_KERNELS = 30
+CLIPPED = 4.1
+"""How many times the traffic of SwiGLU when it clips its inputs, for which neither engine has a fused kernel."""
+SORTING_BYTES = 16.0
+"""Bytes moved for each element of a token on its way to an expert and back: into order, into and out of the buffers that are sent, back."""
+SORTING_KERNELS = 185
 """Kernels of a layer with experts besides its products: router, top-k, counts, permutation and its inverse."""
 
 
@@ -20,7 +24,7 @@ def elementwise_s(rates: Rates, workload: Workload, layout: Layout, tokens: Numb
 
     Forward: a norm reads and writes (4 bytes an element), a residual reads two and writes one (6); rotary embedding 4; SwiGLU reads two
     and writes one (6). Backward: a norm reads two and writes one (6), a residual 6, rotary embedding 4, SwiGLU reads three and writes
-    two (10). Sorting to experts and back: 4 each way on the routed rows, the same backward.
+    two (10). Sorting: SORTING_BYTES.
     """
     model = workload.model
     hidden = model.hidden_size * tokens / _split(layout)
@@ -35,7 +39,12 @@ def elementwise_s(rates: Rates, workload: Workload, layout: Layout, tokens: Numb
         shared = tokens * model.moe.num_shared_experts / layout.tp
         width = model.moe.moe_intermediate_size
         wide = (10.0 if backward else 6.0) * width * (rows / layout.etp + shared)
-        num_bytes, kernels = stream + rotary + wide + 8.0 * rows * model.hidden_size, SORTING_KERNELS
+        if workload.fused_experts:
+            wide = 0.0
+        elif model.swiglu_limit is not None:
+            wide = wide * CLIPPED
+        kernels = 8 if workload.graphs else SORTING_KERNELS
+        num_bytes = stream + rotary + wide + SORTING_BYTES * rows * model.hidden_size
     return _moved_s(rates, workload, num_bytes, kernels)
 
 

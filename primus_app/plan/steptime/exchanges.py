@@ -9,7 +9,7 @@ from primus_app.plan.steptime.products import routed_rows
 from primus_app.plan.steptime.rates import Rates
 from primus_app.plan.workload import Layout, Number, Workload
 
-PIPELINED = 0.35
+PIPELINED = 0.22
 """Communication that remains when a product and its collective run in pieces: the first or last piece, and slower products."""
 
 

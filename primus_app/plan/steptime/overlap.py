@@ -6,7 +6,7 @@ from primus_app.plan.workload import Number
 
 HIDING = 0.8
 """How much of the time computed is there to hide communication under: it has to wait for its input, and both share the device."""
-SLOWED = 0.1
+SLOWED = 0.21
 """What hidden communication costs the computing beside it, of its own time: cores and memory bandwidth that it uses."""
 
 

@@ -10,12 +10,17 @@ from primus_app.plan.workload import Layout, Number, Workload
 
 @dataclass(frozen=True)
 class Linear:
-    """``count`` products of ``rows`` x ``inputs`` and ``inputs`` x ``outputs`` in one kernel."""
+    """``count`` products of ``rows`` x ``inputs`` and ``inputs`` x ``outputs`` in one kernel; ``grouped`` where they are experts'."""
 
     rows: Number
     outputs: Number
     inputs: Number
     count: Number = 1
+    grouped: bool = False
+
+
+GROUPED = 0.75
+"""Rate of a grouped product over that of one of the same sizes: its parts begin and end at different times."""
 
 
 def attention_linears(model: ModelConfig, tokens: Number, tp: Number) -> tuple[Linear, ...]:
@@ -40,9 +45,9 @@ def _mla(model: ModelConfig, mla: MlaConfig, tokens: Number, tp: Number) -> tupl
     )
 
 
-def mlp_linears(hidden: int, width: Number, rows: Number, count: Number = 1) -> tuple[Linear, ...]:
+def mlp_linears(hidden: int, width: Number, rows: Number, count: Number = 1, *, grouped: bool = False) -> tuple[Linear, ...]:
     """Gate and up projection together, and down."""
-    return (Linear(rows, 2 * width, hidden, count), Linear(rows, hidden, width, count))
+    return (Linear(rows, 2 * width, hidden, count, grouped), Linear(rows, hidden, width, count, grouped))
 
 
 def routed_rows(moe: MoeConfig, tokens: Number, layout: Layout) -> Number:
@@ -54,7 +59,7 @@ def expert_linears(model: ModelConfig, moe: MoeConfig, tokens: Number, layout: L
     """The routed experts of a rank, one product for each in a grouped kernel, and the shared ones as one MLP."""
     local = moe.num_experts / layout.ep
     rows = routed_rows(moe, tokens, layout) / local
-    routed = mlp_linears(model.hidden_size, moe.moe_intermediate_size / layout.etp, rows, local)
+    routed = mlp_linears(model.hidden_size, moe.moe_intermediate_size / layout.etp, rows, local, grouped=True)
     if not moe.num_shared_experts:
         return routed
     return routed + mlp_linears(model.hidden_size, moe.num_shared_experts * moe.moe_intermediate_size / layout.tp, tokens)
@@ -70,9 +75,10 @@ def linears_s(rates: Rates, workload: Workload, linears: tuple[Linear, ...], *, 
     seconds: Number = 0.0
     for linear in linears:
         m, n, k, count = linear.rows, linear.outputs, linear.inputs, linear.count
-        seconds = seconds + gemm_s(rates, m, n, k, count=count)
+        rate = rates.gemm * (GROUPED if linear.grouped and not workload.fused_experts else 1.0)
+        seconds = seconds + gemm_s(rates, m, n, k, count=count, flops=rate)
         if backward:
-            seconds = seconds + gemm_s(rates, m, n, k, count=count, extra_bytes=summed * n * k)
-        if workload.compute == "fp8":
+            seconds = seconds + gemm_s(rates, m, n, k, count=count, flops=rate, extra_bytes=summed * n * k)
+        if workload.compute == "fp8" and not (linear.grouped and workload.fused_experts):
             seconds = seconds + memory_s(rates, 4.0 * count * m * (n if backward else k))
     return seconds

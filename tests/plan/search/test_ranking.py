@@ -42,6 +42,15 @@ def test_the_frontier_is_what_nothing_beats_in_both() -> None:
     assert [(each.memory_gib, each.degrees["tp"]) for each in frontier(scores())] == [(20, 8), (40, 2), (90, 1)]
 
 
+def test_divisions_of_dp_alone_are_one_layout() -> None:
+    two = np.array([2, 2])
+    one = np.ones_like(two)
+    shards = np.array([1, 4])
+    layouts = Layout(two, one, one, one, one, one, 4 // shards, shards, one, one, one, one, 0 * one)
+    found = best(Scores(layouts, np.array([8.0, 2.0]) * GIB, {"compute": np.array([1.0, 1.1])}), 80 * GIB, 10)
+    assert [each.degrees["dp_shard"] for each in found] == [1]
+
+
 def test_a_layout_is_typed_as_a_whole() -> None:
     typed = overrides_of(best(scores(), 80 * GIB, 1)[0].degrees)
     assert typed == [
