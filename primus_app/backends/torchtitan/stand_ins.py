@@ -9,7 +9,7 @@ STAND_INS: tuple[StandIn, ...] = (
         part="attention.CpuFlexAttention",
         through="the configuration of the model's attention",
         condition=ON_CPU,
-        reason="FlexAttention has no backward pass on a CPU; scaled_dot_product_attention gives the same result, or with sinks a softmax of its own.",
+        reason="FlexAttention has no backward pass on a CPU; scaled_dot_product_attention gives the same, with sinks our own softmax.",
     ),
     StandIn(
         part="attention.CpuAttentionMasks",
