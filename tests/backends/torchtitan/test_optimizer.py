@@ -26,7 +26,7 @@ def optimizer() -> OptimizerConfig:
     return OptimizerConfig(lr=1e-2, min_lr=1e-3, warmup_steps=3, weight_decay=0.1)
 
 
-def test_only_tensors_of_two_and_more_dimensions_decay_and_no_bias(optimizer: OptimizerConfig) -> None:
+def test_only_tensors_of_two_and_more_dimensions_decay(optimizer: OptimizerConfig) -> None:
     from primus_app.backends.torchtitan.optimizer import optimizer_config
 
     containers = optimizer_config(optimizer).build(model_parts=[Small()])
