@@ -40,6 +40,8 @@ def transformers_config(model: ModelConfig) -> Any:
             "attention_bias",
         )
     }
+    if model.family == "gpt_oss":
+        fields |= {"sliding_window": model.sliding_window, "swiglu_limit": model.swiglu_limit}
     if model.mla is None:
         fields["head_dim"] = model.head_dim
     else:

@@ -17,8 +17,8 @@ from primus_app.config.errors import UserError
 pytestmark = pytest.mark.slow
 
 Folder = Callable[[str], Path]
-TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
-MEGATRON = (*TORCHTITAN, "qwen2", "mixtral", "gpt_oss")
+TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss")
+MEGATRON = (*TORCHTITAN, "qwen2", "mixtral")
 EACH = [(family, "torchtitan") for family in TORCHTITAN] + [(family, "megatron") for family in MEGATRON]
 
 

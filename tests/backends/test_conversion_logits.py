@@ -16,8 +16,8 @@ from primus_app.backends.given_weights import find_given
 pytestmark = pytest.mark.slow
 
 Folder = Callable[[str], Path]
-TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3")
-MEGATRON = (*TORCHTITAN, "qwen2", "mixtral", "gpt_oss")
+TORCHTITAN = ("llama", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss")
+MEGATRON = (*TORCHTITAN, "qwen2", "mixtral")
 WORKER = Path(__file__).parent / "megatron" / "stored_worker.py"
 ROOT = Path(__file__).parents[2]
 TOKENS = torch.randint(0, 320, (2, 48), generator=torch.Generator().manual_seed(0))

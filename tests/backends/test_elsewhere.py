@@ -18,7 +18,6 @@ def told(*overrides: str) -> list[str]:
     [
         (("model=mixtral_8x7b",), "backend=megatron trains it"),
         (("model=qwen2_5_7b",), "backend=megatron trains it"),
-        (("model=gpt_oss_20b",), "backend=megatron trains it"),
         (("backend=megatron", "parallel=pp2", "parallel.schedule=gpipe", "cluster.devices_per_node=2"), "backend=torchtitan trains it"),
     ],
 )

@@ -22,7 +22,13 @@ SIZES: dict[str, Any] = {
     "vocab_size": 96,
     "max_position_embeddings": 128,
 }
-GPT_OSS = {"attention_bias": True, "attention_sinks": True, "sliding_window": 16, "moe": MOE | {"expert_bias_terms": True}}
+GPT_OSS = {
+    "attention_bias": True,
+    "attention_sinks": True,
+    "sliding_window": 16,
+    "swiglu_limit": 7.0,
+    "moe": MOE | {"expert_bias_terms": True},
+}
 DEEPSEEK = MOE | {"num_shared_experts": 2, "first_k_dense_replace": 1}
 CASES: dict[str, dict[str, Any]] = {
     "llama": {},

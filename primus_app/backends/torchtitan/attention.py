@@ -30,17 +30,21 @@ class CpuFlexAttention(FlexAttention):
         score_mod: object = None,
         scale: float | None = None,
         enable_gqa: bool = False,
-        out_transform: object = None,
+        out_transform: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
         **kwargs: object,
     ) -> torch.Tensor:
         """Attend from q, k, v of [batch, length, heads, head_dim]; returns [batch, length, query heads, value head_dim].
 
-        Raises NotImplementedError for score_mod and out_transform, which none of our model families uses.
+        ``out_transform`` is given that and the logarithm of the sums of the exponentials, [batch, length, query heads].
+        Raises NotImplementedError for score_mod, which none of our model families uses.
         """
-        if score_mod is not None or out_transform is not None:
-            raise NotImplementedError("attention on the CPU knows neither score_mod nor out_transform")
+        if score_mod is not None:
+            raise NotImplementedError("attention on the CPU does not know score_mod")
         query, key, value = (tensor.transpose(1, 2) for tensor in (q_BLNH, k_BLNH, v_BLNH))
         mask = dense_mask(attention_masks, query.shape[2], key.shape[2], query.device)
+        if out_transform is not None:
+            found, sums = _with_sums(query, key, value, mask, query.shape[-1] ** -0.5 if scale is None else scale)
+            return out_transform(found.transpose(1, 2), sums.transpose(1, 2))
         out = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=enable_gqa
         )
@@ -52,9 +56,28 @@ class CpuAttentionMasks:
 
     def get_attention_masks(self, positions: torch.Tensor) -> object:
         """The mask of [batch, length] positions that begin again at 0 where a document begins."""
-        if bool((positions == torch.arange(positions.shape[1], device=positions.device)).all()):
+        if is_one_document(positions):
             return causal_block_mask(positions.shape[0], positions.shape[1], positions.device)
         return super().get_attention_masks(positions)  # type: ignore[misc]
+
+
+def is_one_document(positions: torch.Tensor) -> bool:
+    """Whether no document begins within the [batch, length] sequences."""
+    return bool((positions == torch.arange(positions.shape[1], device=positions.device)).all())
+
+
+def _with_sums(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of [batch, heads, length, head_dim] and the logarithm of its softmax's denominator, which no kernel of the CPU's gives."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (tensor.repeat_interleave(groups, dim=1) for tensor in (key, value))
+    scores = (query.float() @ key.float().transpose(-1, -2)) * scale
+    if mask is None:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+    scores = scores.masked_fill(~mask, float("-inf"))
+    sums = scores.logsumexp(dim=-1)
+    return ((scores - sums[..., None]).exp() @ value.float()).to(query.dtype), sums
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,10 @@ Part = Literal["never", "always", "optional"]
 
 @dataclass(frozen=True)
 class FamilySupport:
-    """What TorchTitan's model of a family has: ``rope`` are the kinds of stretching, ``moe`` and ``mla`` the parts."""
+    """What TorchTitan's model of a family has: ``rope`` are the kinds of stretching, ``moe`` and ``mla`` the parts.
+
+    ``always`` are the keys of ABSENT that it cannot do without.
+    """
 
     rope: frozenset[str]
     tied_embeddings: bool
@@ -22,7 +25,10 @@ class FamilySupport:
     shared_experts: bool = False
     selection_bias: bool = False
     any_head_dim: bool = True
+    always: frozenset[str] = frozenset()
 
+
+GPT_OSS = frozenset({"attention_bias", "attention_sinks", "sliding_window", "sliding_window_alternate", "swiglu_limit"})
 
 SUPPORT: dict[str, FamilySupport] = {
     "llama": FamilySupport(frozenset({"llama3"}), True, False, "never", "never", any_head_dim=False),
@@ -30,6 +36,7 @@ SUPPORT: dict[str, FamilySupport] = {
     "qwen3_moe": FamilySupport(frozenset(), True, True, "always", "never"),
     "deepseek_v2": FamilySupport(frozenset({"yarn"}), False, False, "optional", "always", shared_experts=True),
     "deepseek_v3": FamilySupport(frozenset({"yarn"}), False, False, "optional", "always", shared_experts=True, selection_bias=True),
+    "gpt_oss": FamilySupport(frozenset({"yarn"}), False, False, "always", "never", always=GPT_OSS),
 }
 """Families whose Hugging Face models TorchTitan's compute exactly; the others are refused."""
 
@@ -48,7 +55,7 @@ ABSENT: dict[str, str] = {
     "sliding_window_alternate": "sliding attention windows",
     "swiglu_limit": "a bound on SwiGLU's inputs",
 }
-"""Fields of model that no supported family has in TorchTitan, and what they are."""
+"""Fields of model that a family has always or never in TorchTitan, and what they are."""
 
 
 def check_model_support(model: ModelConfig, *, pp: int = 1) -> list[Problem]:
@@ -59,7 +66,7 @@ def check_model_support(model: ModelConfig, *, pp: int = 1) -> list[Problem]:
         what = f"TorchTitan 0.3.0 has no model that computes what {model.family} does."
         return [Problem("model.family", what, (f"Choose a model of one of the families {families}.",))]
     return [
-        *_absent_features(model),
+        *_features(model, support),
         *_parts(model, support),
         *_attention(model, support),
         *_embeddings(model, support, pp),
@@ -68,9 +75,12 @@ def check_model_support(model: ModelConfig, *, pp: int = 1) -> list[Problem]:
     ]
 
 
-def _absent_features(model: ModelConfig) -> Iterator[Problem]:
+def _features(model: ModelConfig, support: FamilySupport) -> Iterator[Problem]:
     for field, what in ABSENT.items():
-        if getattr(model, field) not in (None, False):
+        given = getattr(model, field) not in (None, False)
+        if field in support.always and not given:
+            yield _unsupported(model, field, f"always has {what}", f"Give model.{field}, or choose a family without it.")
+        elif given and field not in support.always:
             nothing = "null" if getattr(model, field) is not True else "false"
             yield _unsupported(model, field, f"has no {what}", f"Set model.{field}={nothing}.")
 
@@ -127,7 +137,10 @@ def _rope(model: ModelConfig, support: FamilySupport) -> Iterator[Problem]:
     for field in sorted(_given_fields(scaling) - ROPE_FIELDS[scaling.rope_type]):
         what = f"{field} means nothing for rope_type {scaling.rope_type}."
         yield Problem(f"model.rope_scaling.{field}", what, (f"Set model.rope_scaling.{field}=null.",))
-    yield from _llama3_rope(scaling) if scaling.rope_type == "llama3" else _yarn_rope(model, scaling)
+    if scaling.rope_type == "llama3":
+        yield from _llama3_rope(scaling)
+    else:
+        yield from _yarn_rope(model, scaling) if model.mla is not None else _plain_yarn(model, scaling)
 
 
 def _given_fields(scaling: RopeScaling) -> frozenset[str]:
@@ -151,6 +164,18 @@ def _yarn_rope(model: ModelConfig, scaling: RopeScaling) -> Iterator[Problem]:
         what = "scales attention scores as a whole, which is yarn with mscale equal to mscale_all_dim and neither null nor 0"
         given = f"here they are {scaling.mscale} and {scaling.mscale_all_dim}"
         yield _unsupported(model, "rope_scaling.mscale", f"{what}; {given}", "Set both to one number; DeepSeek-V3 has 1.0.")
+    yield from _yarn_factor(model, scaling)
+
+
+def _plain_yarn(model: ModelConfig, scaling: RopeScaling) -> Iterator[Problem]:
+    for field in ("mscale", "mscale_all_dim"):
+        if getattr(scaling, field) is not None:
+            what = "scales attention scores by the factor alone"
+            yield _unsupported(model, f"rope_scaling.{field}", what, f"Set model.rope_scaling.{field}=null.")
+    yield from _yarn_factor(model, scaling)
+
+
+def _yarn_factor(model: ModelConfig, scaling: RopeScaling) -> Iterator[Problem]:
     if scaling.factor <= 1:
         yield _unsupported(model, "rope_scaling.factor", f"ignores yarn for a factor of {scaling.factor:g}", "Set model.rope_scaling=null.")
 
@@ -159,7 +184,10 @@ def _experts(model: ModelConfig, support: FamilySupport) -> Iterator[Problem]:
     moe = model.moe
     if moe is None or support.moe == "never":
         return
-    if moe.expert_bias_terms:
+    if support.always and not moe.expert_bias_terms:
+        fix = "Set model.moe.expert_bias_terms=true."
+        yield _unsupported(model, "moe.expert_bias_terms", "always has biases in experts and routers", fix)
+    if moe.expert_bias_terms and not support.always:
         yield _unsupported(model, "moe.expert_bias_terms", "has no biases in experts and routers", "Set model.moe.expert_bias_terms=false.")
     if moe.num_shared_experts and not support.shared_experts:
         yield _unsupported(model, "moe.num_shared_experts", "has no shared experts", "Set model.moe.num_shared_experts=0.")

@@ -1,4 +1,4 @@
-"""AdamW and its schedule as the design has them: 1-D tensors undecayed, the rate of step k counted from 1."""
+"""AdamW and its schedule as the design has them: 1-D tensors and stacks of biases undecayed, the rate of step k counted from 1."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,11 @@ class Optimizers(OptimizersContainer):
 
 
 def _by_dimension(group: dict[str, Any]) -> list[dict[str, Any]]:
-    """The group's tensors of two and more dimensions as they are, the others without decay; empty groups left out."""
+    """The group's tensors of two and more dimensions as they are, the others and all biases without decay; empty groups left out."""
     named = list(zip(group["params"], group["param_names"], strict=True))
-    parts = ((lambda p: p.ndim >= 2, group["weight_decay"]), (lambda p: p.ndim < 2, 0.0))
     found = []
-    for belongs, decay in parts:
-        chosen = [(param, name) for param, name in named if belongs(param)]
+    for decays, decay in ((True, group["weight_decay"]), (False, 0.0)):
+        chosen = [(param, name) for param, name in named if (param.ndim >= 2 and "bias" not in name.rpartition(".")[2]) == decays]
         if chosen:
             params, names = zip(*chosen, strict=True)
             found.append({**group, "params": list(params), "param_names": list(names), "weight_decay": decay})

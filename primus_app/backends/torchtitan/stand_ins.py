@@ -9,7 +9,7 @@ STAND_INS: tuple[StandIn, ...] = (
         part="attention.CpuFlexAttention",
         through="the configuration of the model's attention",
         condition=ON_CPU,
-        reason="FlexAttention has no backward pass on a CPU; scaled_dot_product_attention gives the same result.",
+        reason="FlexAttention has no backward pass on a CPU; scaled_dot_product_attention gives the same, with sinks our own softmax.",
     ),
     StandIn(
         part="attention.CpuAttentionMasks",
@@ -28,6 +28,24 @@ STAND_INS: tuple[StandIn, ...] = (
         through="the configuration of the model's router",
         condition=ON_CPU,
         reason="TorchTitan asks autocast for a router in float32, which the CPU's autocast refuses with a warning.",
+    ),
+    StandIn(
+        part="experts.Float32GptOssExperts",
+        through="the configuration of the model's experts",
+        condition="precision.compute=fp32, on every device, in gpt_oss",
+        reason="As of Float32GroupedExperts.",
+    ),
+    StandIn(
+        part="output_bias.WholeBiasGradient",
+        through="the configuration of the model's attention",
+        condition="in gpt_oss, on every device",
+        reason="Under tensor parallelism the output projection's bias gets the gradient divided by tp.",
+    ),
+    StandIn(
+        part="model.gpt_oss.CpuGptOssModel",
+        through="a subclass of the model",
+        condition=f"{ON_CPU}, in gpt_oss",
+        reason="As of CpuAttentionMasks; gpt_oss has two masks.",
     ),
     StandIn(
         part="trainer.RunTrainer._reduce_by_sum",

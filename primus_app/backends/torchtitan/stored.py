@@ -83,13 +83,14 @@ class StoredSource:
         shape, wanted = self._tensors.shape(key), there[rows]
         first, stop = int(wanted.min()), int(wanted.max()) + 1
         region = [slice(first, stop)]
-        if len(shape) == 3:  # An expert's rows lie in one matrix of the stack.
+        in_stack = len(shape) > len(weight.shape)
+        if in_stack:  # An expert's rows lie in one matrix of the stack, or in one row of biases.
             expert, height = first // shape[1], shape[1]
             region = [slice(expert, expert + 1), slice(first - expert * height, stop - expert * height)]
-        if len(shape) > 1:
+        if len(weight.shape) > 1:
             region.append(columns or slice(0, shape[-1]))
         found = self._tensors.read(key, region).float()
-        found = found[0] if len(shape) == 3 else found
+        found = found[0] if in_stack else found
         in_order = stop - first == len(wanted) and torch.equal(wanted, torch.arange(first, stop))
         return found if in_order else found[wanted - first]
 

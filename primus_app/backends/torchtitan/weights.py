@@ -11,7 +11,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torchtitan.models.common.attention import FusedQKVLinear
 from torchtitan.protocols.state_dict_adapter import BaseStateDictAdapter
 
-from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters
+from primus_app.backends.expert_stacks import apart, engine_weights
+from primus_app.backends.hf_names import HfParameter, hf_buffers
 from primus_app.backends.torchtitan.shards import OneColumn, fill_shard, is_sharded, numbered_rows
 from primus_app.backends.weight_sources import SeededWeights, Source
 from primus_app.config.schema import ModelConfig
@@ -19,6 +20,7 @@ from primus_app.config.schema import ModelConfig
 LM_HEAD = "lm_head.weight"
 _WRAPPERS = re.compile(r"(_checkpoint_wrapped_module|_orig_mod|_fsdp_wrapped_module)\.")
 _EXPERT = re.compile(r"\.experts\.\d+\.")
+_GATED = re.compile(r"\.experts\.\d+\.(?:gate|up)_proj\.")
 _QKV = re.compile(r"\.self_attn\.[qkv]_proj\.")
 _BIAS = ".expert_bias_E"
 _COUNTS = ".tokens_per_expert_E"
@@ -44,7 +46,7 @@ def fill(model_parts: list[nn.Module], model: ModelConfig, adapter: BaseStateDic
     for part in model_parts:
         _zero_counts(part)
         targets = {**parameters_of(part), **{name: buffer for name, buffer in _buffers_of(part) if name.endswith(_BIAS)}}
-        _fill(part, targets, model, source, convert)
+        _fill(part, targets, model, apart(source, model), convert)
 
 
 @torch.no_grad()
@@ -52,7 +54,7 @@ def fill_states(
     part: nn.Module, states: Mapping[str, torch.Tensor], model: ModelConfig, adapter: BaseStateDictAdapter, source: Source
 ) -> None:
     """Fill what an optimizer keeps of each parameter of ``part``, by the parameter's name, from ``source`` as ``fill`` does weights."""
-    _fill(part, states, model, source, Converter(model, adapter))
+    _fill(part, states, model, apart(source, model), Converter(model, adapter))
 
 
 def parameters_of(part: nn.Module) -> dict[str, nn.Parameter]:
@@ -147,12 +149,13 @@ def _fill_shards(
 
 
 def groups(model: ModelConfig) -> Iterator[list[HfParameter]]:
-    """Tensors that TorchTitan may hold as one: query, key and value, or one projection of a layer's experts."""
+    """Tensors that TorchTitan may hold as one: query, key and value, or one projection of a layer's experts, gpt_oss's gate and up."""
     yield from ([buffer] for buffer in hf_buffers(model))
-    for _, neighbours in groupby(hf_parameters(model), key=_block_of):
+    for _, neighbours in groupby(engine_weights(model), key=_block_of):
         by_projection: dict[str, list[HfParameter]] = {}
         for weight in neighbours:
-            by_projection.setdefault(_QKV.sub(".qkv.", _EXPERT.sub(".experts.", weight.name)), []).append(weight)
+            name = _GATED.sub(".experts.gate_up.", weight.name) if model.family == "gpt_oss" else weight.name
+            by_projection.setdefault(_QKV.sub(".qkv.", _EXPERT.sub(".experts.", name)), []).append(weight)
         yield from by_projection.values()
 
 

@@ -16,6 +16,7 @@ SEED = 1234
 WIDE = {"init_std": 0.06}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
 YARN = {"rope_type": "yarn", "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 128}
+GPT_YARN = YARN | {"truncate": True}
 MSCALE = {"mscale": 0.7, "mscale_all_dim": 0.7}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,6 +30,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "deepseek_v3 with yarn": ("deepseek_v3_tiny", {"rope_scaling": YARN | MSCALE}),
     "deepseek_v3 with yarn, not truncated": ("deepseek_v3_tiny", {"rope_scaling": YARN | MSCALE | {"truncate": False}}),
     "deepseek_v3 without experts": ("deepseek_v3_tiny", {"moe": None}),
+    "gpt_oss": ("gpt_oss_tiny", {}),
+    "gpt_oss, truncated, other window and bound": ("gpt_oss_tiny", {"rope_scaling": GPT_YARN, "sliding_window": 5, "swiglu_limit": 0.1}),
+    "gpt_oss, positions not stretched": ("gpt_oss_tiny", {"rope_scaling": None}),
 }
 MOE_CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_moe, weights not normalised, first layer dense": ("qwen3_moe_tiny", {"norm_topk_prob": False, "first_k_dense_replace": 1}),
@@ -100,7 +104,7 @@ def _initial(model: ModelConfig, weight: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "llama3_2_1b", "llama3_8b", "qwen3_0_6b"]
+    "name", ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "gpt_oss_tiny", "llama3_2_1b", "llama3_8b", "qwen3_0_6b"]
 )
 def test_number_of_weights_is_that_of_transformers(
     name: str, model_of: Callable[..., ModelConfig], hf_config_of: Callable[..., Any]

@@ -10,7 +10,7 @@ import pytest
 from primus_app.backends.torchtitan.model_support import check_model_support
 
 CONF = Path(__file__).parents[3] / "conf" / "model"
-UNSUPPORTED_FAMILIES = ("qwen2_5", "mixtral", "gpt_oss")
+UNSUPPORTED_FAMILIES = ("qwen2_5", "mixtral")
 YARN = {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
 LOW_HIGH = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -45,6 +45,9 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("qwen3_tiny", {"rope_scaling": LLAMA3 | LOW_HIGH}, "model.rope_scaling"),
     ("qwen3_tiny", {"qk_norm": False}, "model.qk_norm"),
     ("qwen3_moe_tiny", {"moe": None}, "model.moe"),
+    ("gpt_oss_tiny", {"attention_sinks": False}, "model.attention_sinks"),
+    ("gpt_oss_tiny", {"sliding_window": None}, "model.sliding_window"),
+    ("gpt_oss_tiny", {"rope_scaling": YARN | {"mscale": 1.0}}, "model.rope_scaling.mscale"),
     ("deepseek_v3_tiny", {"mla": None}, "model.mla"),
     ("deepseek_v3_tiny", {"tie_word_embeddings": True}, "model.tie_word_embeddings"),
     ("deepseek_v3_tiny", {"num_key_value_heads": 2}, "model.num_key_value_heads"),

@@ -11,13 +11,14 @@ STEPS = 12
 
 
 class Small(nn.Module):
-    """A matrix, its bias, a norm and a stack of matrices as experts have it."""
+    """A matrix, its bias, a norm, and stacks of matrices and of biases as experts have them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 3)
         self.norm = nn.RMSNorm(3)
         self.experts = nn.Parameter(torch.ones(2, 3, 3))
+        self.mlp2_bias_ED = nn.Parameter(torch.ones(2, 3))
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_only_tensors_of_two_and_more_dimensions_decay(optimizer: OptimizerConfi
     containers = optimizer_config(optimizer).build(model_parts=[Small()])
     groups = [group for one in containers for group in one.param_groups]
     decay = {name: group["weight_decay"] for group in groups for name in group["param_names"]}
-    assert decay == {"linear.weight": 0.1, "experts": 0.1, "linear.bias": 0.0, "norm.weight": 0.0}
+    assert decay == {"linear.weight": 0.1, "experts": 0.1, "linear.bias": 0.0, "norm.weight": 0.0, "mlp2_bias_ED": 0.0}
     assert {(group["lr"], group["betas"], group["eps"]) for group in groups} == {(1e-2, (0.9, 0.95), 1e-8)}
 
 

@@ -113,7 +113,6 @@ REFUSED = (
     "data=instructions data.path=/",
     "data=text data.path=/ data.weights=[1]",
     "model=mixtral_8x7b",
-    "model=gpt_oss_20b",
 )
 
 ELSEWHERE = {

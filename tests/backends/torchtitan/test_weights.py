@@ -17,7 +17,7 @@ from primus_app.config.schema import ModelConfig
 
 WORKER = Path(__file__).with_name("sharded_worker.py")
 ROOT = Path(__file__).parents[3]
-TINY = ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny"]
+TINY = ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "gpt_oss_tiny"]
 
 
 @pytest.mark.parametrize(("name", "tied"), [(name, False) for name in TINY] + [(name, True) for name in TINY[:3]])
@@ -45,7 +45,7 @@ def test_weights_depend_on_the_seed(model_of: Any, seeded_model: Callable[..., A
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
 
 
-@pytest.mark.parametrize("name", ["llama_tiny", "deepseek_v3_tiny"])
+@pytest.mark.parametrize("name", ["llama_tiny", "deepseek_v3_tiny", "gpt_oss_tiny"])
 def test_a_pipeline_stage_has_the_weights_of_the_whole(name: str, model_of: Any, seeded_model: Callable[..., Any]) -> None:
     from primus_app.backends.torchtitan.model.build import FAMILIES
     from primus_app.backends.torchtitan.weights import init_seeded

@@ -13,8 +13,8 @@ from torchtitan.models.common.nn_modules import RMSNorm
 from torchtitan.protocols.model_spec import ModelSpec
 
 from primus_app.backends.torchtitan.attention import CpuFlexAttention
-from primus_app.backends.torchtitan.experts import Float32Gate, Float32GroupedExperts, silence_cpu_autocast
-from primus_app.backends.torchtitan.model import deepseek, llama, qwen3
+from primus_app.backends.torchtitan.experts import Float32Gate, Float32GptOssExperts, Float32GroupedExperts, silence_cpu_autocast
+from primus_app.backends.torchtitan.model import deepseek, gpt_oss, llama, qwen3
 from primus_app.backends.torchtitan.model.family import Family
 from primus_app.backends.torchtitan.model_support import check_model_support
 from primus_app.backends.torchtitan.router import BalancedRouter
@@ -27,6 +27,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_moe": qwen3.FAMILY,
     "deepseek_v2": deepseek.FAMILY,
     "deepseek_v3": deepseek.FAMILY,
+    "gpt_oss": gpt_oss.FAMILY,
 }
 """TorchTitan's model for each of ours; model_support refuses the others."""
 
@@ -58,7 +59,7 @@ def build_model_spec(
     if load_balancing == "aux_loss":
         _derive_all(config, TokenChoiceTopKRouter.Config, BalancedRouter.Config, seq_len=seq_len, sequence_weight=sequence_weight)
     if compute == "fp32":
-        _derive_all(config, GroupedExperts.Config, Float32GroupedExperts.Config)
+        _derive_all(config, GroupedExperts.Config, (Float32GptOssExperts if family is gpt_oss.FAMILY else Float32GroupedExperts).Config)
     if cpu:
         config = _for_cpu(config, family)
     return ModelSpec(
