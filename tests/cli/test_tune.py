@@ -27,6 +27,7 @@ def test_ten_layouts_with_their_commands(door: Door) -> None:
     assert "10. " in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["megatron", "torchtitan"])
 def test_every_command_is_planned_as_it_was_predicted(door: Door, backend: str) -> None:
     job = [typed.replace("megatron", backend) for typed in JOB]

@@ -16,6 +16,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "scripts/bench/estimates"))
 
 
+@pytest.mark.slow
 def test_errors_stay_within_the_limits(bench: dict[str, Any]) -> None:
     errors, reasons = bench["errors_of"](json.loads(bench["ROWS"].read_text())["rows"])
     found = bench["summary"](errors)
