@@ -20,6 +20,15 @@ pytestmark = pytest.mark.slow
 PAIRS = [{"prompt": f"Count to {n % 9}, please" + "!" * (9 - n % 9), "response": "so " * (n % 9) + "done"} for n in range(32)]
 """53 to 69 tokens, two to a sample of 129; of them 5 to 29 are learnt, so that a mean of means is another number."""
 STEPS = 10
+TWO = "cluster.devices_per_node=2"
+LAYOUTS = {
+    "tp2_dp2": ("parallel=tp2", "cluster.devices_per_node=4", "training.micro_batch_size=1"),
+    "pp2": ("parallel=pp2", TWO, "training.micro_batch_size=1"),
+    "megatron": ("backend=megatron", "training.micro_batch_size=2"),
+    "megatron_pp2": ("backend=megatron", "parallel=pp2", TWO, "training.micro_batch_size=1"),
+    "megatron_cp2": ("backend=megatron", "parallel.cp=2", TWO),
+}
+"""With packed samples."""
 
 
 def weights(folder: Path) -> Any:
@@ -46,7 +55,13 @@ def loss_of_responses(model: Any, pairs: list[dict[str, str]]) -> float:
     return total / number
 
 
-def test_both_engines_learn_the_responses_alone(start: Start, tmp_path: Path) -> None:
+def losses_and_evaluations(run: Path) -> list[float]:
+    found = [row[key] for row in rows(run) for key in ("loss", "eval_loss") if key in row]
+    assert len(found) == STEPS + 2
+    return found
+
+
+def test_both_engines_learn_the_responses_alone(start: Start, forge: Forge, tmp_path: Path) -> None:
     model = weights(tmp_path / "weights")
     (tmp_path / "chats.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
     common = (
@@ -64,25 +79,18 @@ def test_both_engines_learn_the_responses_alone(start: Start, tmp_path: Path) ->
         "optimizer.lr=1e-3",
         "checkpoint.every=0",
     )
-    layouts = {
-        "padded": ("data.packing=false", "training.global_batch_size=16"),
-        "megatron": ("backend=megatron", "training.micro_batch_size=2"),
-        "tp2_dp2": ("parallel=tp2", "cluster.devices_per_node=4", "training.micro_batch_size=1"),
-    }
-    found = {}
-    for name, layout in layouts.items():
-        program = start(*common, *layout, exp_name=name)
-        code, output = program.end()
-        assert code == 0, output
-        assert (program.run / "logs/post_trainer/rank-0/info.log").exists()
-        assert f"data            train: 16 examples in {16 if name == 'padded' else 8} samples" in output
-        found[name] = [row[key] for row in rows(program.run) for key in ("loss", "eval_loss") if key in row]
-        assert len(found[name]) == STEPS + 2
+    program = start(*common, "data.packing=false", "training.global_batch_size=16", exp_name="padded")
+    code, output = program.end()
+    assert code == 0, output
+    assert (program.run / "logs/post_trainer/rank-0/info.log").exists()
+    assert "data            train: 16 examples in 16 samples" in output
+    padded = losses_and_evaluations(program.run)
+    assert padded[0] == pytest.approx(loss_of_responses(model, PAIRS[::2]), rel=1e-5)
+    assert padded[STEPS - 1] < padded[0] - 0.5
     # Each step reads every example once, so that even packing leaves no trace but in the last digits.
-    for name in layouts:
-        assert found[name] == pytest.approx(found["padded"], rel=1e-5), name
-    assert found["padded"][0] == pytest.approx(loss_of_responses(model, PAIRS[::2]), rel=1e-5)
-    assert found["padded"][STEPS - 1] < found["padded"][0] - 0.5
+    for name, layout in LAYOUTS.items():
+        run = forge.train(*common, *layout, workspace=tmp_path / "work", exp_name=name)
+        assert losses_and_evaluations(run) == pytest.approx(padded, rel=1e-5), name
 
 
 def test_a_balance_loss_counts_samples_whatever_is_masked(forge: Forge, tmp_path: Path) -> None:
