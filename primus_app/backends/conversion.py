@@ -67,7 +67,7 @@ class NativeWriting:
         except CheckpointException as error:
             [(cause, _)] = error.failures.values()
             raise cause from error
-        if problems := check_stored(folder, str(folder)):
+        if problems := check_stored(folder, "DST"):
             raise UserError(problems, ExitCode.UNFIT_MACHINE)
         _require_same(folder, native_tensors.differences(folder, self._tensors, self._dtypes))
 
@@ -113,7 +113,9 @@ class _Told:
 
 
 def _unreadable(given: GivenWeights, error: Exception) -> Problem:
-    reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    # What torch says of a damaged pickle is for the programs that call it.
+    said = str(error).strip().splitlines() if isinstance(error, OSError | ValueError | KeyError) else []
+    reason = said[-1] if said else type(error).__name__
     if given.step is None:
         return Problem(str(given.folder), f"these weights are damaged, or were removed meanwhile ({reason})", ("copy them again",))
     what = f"this checkpoint is damaged, or was removed meanwhile by its run ({reason})"

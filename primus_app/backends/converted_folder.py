@@ -1,20 +1,17 @@
 """Weights as a folder that another program reads: config.json, weights and tokenizer, there as a whole or not at all."""
 
-import os
-import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from primus_app.backends.base import load_backend
 from primus_app.backends.given_weights import GivenWeights
 from primus_app.backends.hf_names import hf_buffers, hf_parameters
-from primus_app.backends.stored_folder import NOTE, note_text
-from primus_app.config.errors import ExitCode, Problem, UserError
+from primus_app.backends.output_folder import written_whole
+from primus_app.backends.stored_folder import write_note
 from primus_app.data.instructions.find_template import FILE
-from primus_app.run.files import TEMPORARY_PREFIX, free_space, json_text, sync_folder
+from primus_app.run.files import json_text
 
 DTYPES = {"fp32": "F32", "bf16": "BF16"}
 """safetensors' words by ours."""
@@ -22,10 +19,6 @@ DTYPES = {"fp32": "F32", "bf16": "BF16"}
 TORCH_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 KEPT_FP32 = "e_score_correction_bias"
 """transformers keeps it in float32 whatever the type of the rest."""
-
-ELSEWHERE = ("choose another place: convert SRC DST --to …",)
-SPARE_BYTES = 16 << 20
-"""Room for headers, configuration and tokenizer beside the weights."""
 
 Tell = Callable[[int, int], None]
 """Called with the bytes that are written, and with all."""
@@ -38,15 +31,6 @@ def default_output(given: GivenWeights, target: str) -> Path | None:
     return given.step.run.converted_dir(target) / f"{given.model.name}-step-{given.step.step}"
 
 
-def check_output(output: Path) -> list[Problem]:
-    """What is in the way; nothing is ever overwritten."""
-    if output.is_dir() and not any(output.iterdir()):
-        return []
-    if output.exists() or output.is_symlink():
-        return [Problem(str(output), "exists already, and nothing is overwritten", ELSEWHERE)]
-    return []
-
-
 def write_folder(given: GivenWeights, target: str, output: Path, dtype: str | None, tell: Tell) -> int:
     """Write ``output``, which ``check_output`` has passed, for ``target`` (hf, or an engine); the number of bytes of its weights.
 
@@ -57,26 +41,16 @@ def write_folder(given: GivenWeights, target: str, output: Path, dtype: str | No
     names = [weight.name for weight in (*hf_parameters(given.model), *hf_buffers(given.model))]
     dtypes = {name: _dtype(name, given, dtype) for name in names}
     writing = _writing(given, target, dtypes)
-    temporary = output.parent / f"{TEMPORARY_PREFIX}{output.name}-{os.getpid()}-{secrets.token_hex(4)}"
-    with _told(output):
-        try:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            _require_room(output.parent, writing.num_bytes)
-            temporary.mkdir()
-            (temporary / "config.json").write_text(json_text(_settings(given, dtypes, dtype)), encoding="utf-8")
-            for file in given.files:
-                shutil.copyfile(file, temporary / file.name)
-            if given.chat_template is not None:
-                (temporary / FILE).write_text(given.chat_template, encoding="utf-8")
-            if target != "hf":
-                (temporary / NOTE).write_text(note_text(_identity(given, dtypes), dtypes), encoding="utf-8")
-            writing.write(temporary, tell)
-            _share(temporary)
-            sync_folder(temporary)
-            temporary.rename(output)
-            sync_folder(output.parent)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with written_whole(output, writing.num_bytes, has_wide="F32" in dtypes.values()) as folder:
+        (folder / "config.json").write_text(json_text(_settings(given, dtypes, dtype)), encoding="utf-8")
+        for file in given.files:
+            shutil.copyfile(file, folder / file.name)
+        if given.chat_template is not None:
+            (folder / FILE).write_text(given.chat_template, encoding="utf-8")
+        tell(0, writing.num_bytes)
+        writing.write(folder, tell)
+        if target != "hf":
+            write_note(folder, _identity(given, dtypes), dtypes, given.model)
     return writing.num_bytes
 
 
@@ -107,26 +81,3 @@ def _identity(given: GivenWeights, dtypes: Mapping[str, str]) -> str:
     """The same numbers have the same name in every format; rounded ones are others."""
     changed = sorted({dtype for name, dtype in dtypes.items() if dtype != given.dtypes[name] and dtype != "F32"})
     return ":".join((given.identity, *changed))
-
-
-@contextmanager
-def _told(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        what = f"{error.strerror or error} while writing it; {free_space(output)}"
-        raise UserError(Problem(str(output), what, ELSEWHERE), ExitCode.UNFIT_MACHINE) from error
-
-
-def _share(folder: Path) -> None:
-    """Temporary files may be for the owner alone; a team shares its runs."""
-    mode = (folder / "config.json").stat().st_mode
-    for file in folder.iterdir():
-        file.chmod(mode)
-
-
-def _require_room(folder: Path, num_bytes: int) -> None:
-    needed = num_bytes + SPARE_BYTES
-    if shutil.disk_usage(folder).free < needed:
-        what = f"the weights need {needed / 2**30:.2f} GiB, and {free_space(folder)}"
-        raise UserError(Problem(str(folder), what, (*ELSEWHERE, "--dtype bf16 halves the size of fp32")), ExitCode.UNFIT_MACHINE)

@@ -25,6 +25,8 @@ TOKENIZER_FILES = (
 BESIDE_WEIGHTS = (*TOKENIZER_FILES, "generation_config.json")
 """Of a Hugging Face folder, what goes along with its weights."""
 
+SRC = "SRC"
+"""What the verb's help calls it."""
 
 SOURCES = "a run directory, checkpoints/step-<n> in one, or a folder with config.json and weights"
 
@@ -54,18 +56,18 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
         UserError: with everything that speaks against them.
     """
     if is_run_or_step(path):
-        return _of_run(find_saved_step(path, step, where=str(path)))
+        return _of_run(find_saved_step(path, step, where=SRC))
     if not is_model_folder(path):
         raise UserError(Problem(str(path), _nothing(path), (f"give {SOURCES}",)))
     if step is not None:
         raise UserError(Problem("--step", f"has no effect: {path} is no run, it holds one model", ("leave it out",)))
-    model = model_of(path, str(path))
+    model = model_of(path, SRC)
     names = [weight.name for weight in (*hf_parameters(model), *hf_buffers(model))]
     if is_converted(path):
-        note = read_note(path, str(path))
+        note = read_note(path, model, SRC)
         named, dtypes = note.identity, {name: note.dtype(name) for name in names}
     elif has_weights(path):
-        tensors = find_tensors(path, model, str(path))
+        tensors = find_tensors(path, model, SRC)
         named, dtypes = identity(tensors), {name: tensors[name].dtype for name in names}
     else:
         raise UserError(Problem(str(path), "has a config.json and no weights beside it", ("give a folder with safetensors",)))

@@ -84,7 +84,7 @@ def find_weights(path: Path, config: Config) -> InitialWeights:
         raise UserError(Problem(LOAD, _no_weights(path), _advice(path)))
     _require_architecture(config, model_of(path, LOAD), path, f"model=hf {typed('model.path', path)} takes the model from there")
     if is_converted(path):
-        return InitialWeights(path, read_note(path, LOAD).identity)
+        return InitialWeights(path, read_note(path, config.model, LOAD).identity)
     return InitialWeights(path, identity(find_tensors(path, config.model, LOAD)))
 
 
@@ -123,4 +123,4 @@ def _advice(path: Path) -> tuple[str, ...]:
     nearby = path.parent if path.is_file() else path
     files = (file for pattern in ("*/run.json", "*/config.json") for file in sorted(nearby.glob(pattern)))
     inside = [str(file.parent) for file in files][:3]
-    return (f"give {kinds}", *((f"in it: {', '.join(inside)}",) if inside else ()))
+    return (f"give {kinds}", *((f"{'beside it' if path.is_file() else 'in it'}: {', '.join(inside)}",) if inside else ()))

@@ -95,8 +95,8 @@ def _save(tensor: Any, file: IO[bytes]) -> None:
     try:
         torch.save(tensor, file)
     except RuntimeError as error:
-        # Of a full disk torch tells the position in its archive.
-        raise error.__context__ if isinstance(error.__context__, OSError) else error from None
+        # Of a full disk, or of an interrupt, torch tells the position in its archive.
+        raise error.__context__ if isinstance(error.__context__, OSError | KeyboardInterrupt) else error from None
 
 
 @contextmanager

@@ -1,13 +1,17 @@
 """Folders with weights in an engine's format: whose they are, and what ``convert`` notes in those that it writes. Imports no torch."""
 
-import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
+from primus_app.backends.hf_names import hf_buffers, hf_parameters
 from primus_app.config.errors import Problem, UserError
+from primus_app.config.schema import ModelConfig
 from primus_app.run.checkpoints import MARKERS
+from primus_app.run.files import json_text, parse_file
 
 MEGATRON_MARK = "common.pt"
 """Megatron writes this file before all others of a step, TorchTitan never."""
@@ -16,12 +20,25 @@ NOTE = "weights.json"
 """Beside the tensors of a folder that convert has written for an engine."""
 
 
-@dataclass(frozen=True)
-class Note:
-    """``identity`` names the content as checkpoint.load_digest does; ``dtypes`` are safetensors' words by name, "" for the others."""
+AGAIN = "convert the weights again"
+PICKLE = b"\x80"
+"""The first byte of each (Python's pickletools, opcode PROTO)."""
+
+SHOWN = 3
+
+
+class Note(BaseModel):
+    """``identity`` names the content as checkpoint.load_digest does; ``dtypes`` are safetensors' words by name, "" for the others.
+
+    ``model`` is what the weights are of, whatever config.json says later; ``files`` are the sizes of the engine's files, in bytes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     identity: str
-    dtypes: Mapping[str, str]
+    dtypes: dict[str, str]
+    model: ModelConfig
+    files: dict[str, int]
 
     def dtype(self, name: str) -> str:
         """What the weight ``name`` was before, and becomes again."""
@@ -39,22 +56,77 @@ def is_stored(folder: Path) -> bool:
 
 
 def is_converted(folder: Path) -> bool:
-    """Whether ``folder`` holds weights that convert has written for an engine."""
-    return (folder / NOTE).exists()
+    """Whether ``folder`` holds weights that convert has written for an engine, or what is left of them."""
+    return (folder / NOTE).exists() or is_stored(folder) or any(folder.glob("*.distcp"))
 
 
-def note_text(identity: str, dtypes: Mapping[str, str]) -> str:
-    """A note as it is written, with the most common type said once."""
+def write_note(folder: Path, identity: str, dtypes: Mapping[str, str], model: ModelConfig) -> None:
+    """Beside the files of ``folder``, all of which are there; the most common type is said once."""
     common = Counter(dtypes.values()).most_common(1)[0][0]
     others = {name: dtype for name, dtype in dtypes.items() if dtype != common}
-    return json.dumps(asdict(Note(identity, {"": common, **others})), indent=2) + "\n"
+    files = {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if _is_engines(file.name)}
+    note = Note(identity=identity, dtypes={"": common, **others}, model=model.model_copy(update={"path": None}), files=files)
+    (folder / NOTE).write_text(json_text(note.model_dump(mode="json")), encoding="utf-8")
 
 
-def read_note(folder: Path, where: str) -> Note:
-    """Raises UserError at ``where`` for one that cannot be read."""
+def read_note(folder: Path, model: ModelConfig, where: str) -> Note:
+    """What convert has noted, held against ``model``, which config.json describes, and against the files that are there.
+
+    Raises:
+        UserError: at ``where``, with everything that does not agree, or for a note that cannot be read.
+    """
     try:
-        note = Note(**json.loads((folder / NOTE).read_text(encoding="utf-8")))
-        note.dtype("")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(Problem(where, f"{folder / NOTE} cannot be read: {error!r}", ("convert the weights again",))) from None
+        note = parse_file(folder / NOTE, Note.model_validate_json)
+    except UserError as error:
+        raise UserError([Problem(where, f"{each.where}: {each.what}", (AGAIN,)) for each in error.problems], error.code) from None
+    if note is None:
+        raise UserError(Problem(where, f"{folder / NOTE} is missing, which convert writes with the weights", (AGAIN,)))
+    if problems := [Problem(where, what, fix) for what, fix in _disagreements(folder, model, note)]:
+        raise UserError(problems)
     return note
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """What is wrong with the files of a checkpoint, as far as a glance without torch tells: its index, and whether there is any data."""
+    found = [f"{name} is empty" for name in (*MARKERS, MEGATRON_MARK) if (folder / name).exists() and not (folder / name).stat().st_size]
+    index = next((folder / name for name in MARKERS if (folder / name).exists()), None)
+    if index is not None and not found and index.open("rb").read(1) != PICKLE:
+        found.append(f"{index.name} is no index of torch's")
+    data = list(folder.glob("*.distcp"))
+    if not data:
+        found.append("its files *.distcp are missing")
+    return found + [f"{file.name} is empty" for file in data if not file.stat().st_size]
+
+
+def _disagreements(folder: Path, model: ModelConfig, note: Note) -> Iterator[tuple[str, tuple[str, ...]]]:
+    changed = [name for name, size in note.files.items() if _size(folder / name) != size]
+    gone = [name for name in changed if _size(folder / name) is None]
+    other = [f"{name} has {_size(folder / name):,} bytes of {note.files[name]:,}" for name in changed if name not in gone]
+    if said := [*(f"{name} is missing" for name in gone), *other]:
+        yield f"{folder} is damaged: {_some(said)}", (AGAIN, "or bring the files back from a copy")
+    there, wanted = _shapes(note.model), _shapes(model)
+    surplus = [name for name in there if name not in wanted]
+    missing = [name for name in wanted if name not in there]
+    shapes = [f"{name} {there[name]} and not {wanted[name]}" for name in there if name in wanted and there[name] != wanted[name]]
+    parts = (("is without", surplus), ("has in vain", missing), ("has in other shapes", shapes))
+    if said := [f"{words} {len(names)} tensor{'s' * (len(names) > 1)} ({_some(names)})" for words, names in parts if names]:
+        what = f"{folder / 'config.json'} is not of the weights beside it: it {'; it '.join(said)}"
+        yield what, ("bring back the config.json that convert wrote", f"or {AGAIN}")
+
+
+def _is_engines(name: str) -> bool:
+    """What no one edits, unlike config.json and the tokenizer."""
+    return name in (*MARKERS, MEGATRON_MARK, "metadata.json") or name.endswith(".distcp")
+
+
+def _size(file: Path) -> int | None:
+    return file.stat().st_size if file.exists() else None
+
+
+def _shapes(model: ModelConfig) -> dict[str, Any]:
+    return {weight.name: weight.shape for weight in (*hf_parameters(model), *hf_buffers(model))}
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,14 +1,17 @@
 """The verb convert: weights of a run, or of a Hugging Face folder, in the format of another program; plain arguments and no Hydra."""
 
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
-from primus_app.backends.converted_folder import check_output, default_output, write_folder
+from primus_app.backends.converted_folder import default_output, write_folder
 from primus_app.backends.given_weights import SOURCES, GivenWeights, find_given, is_model_folder
+from primus_app.backends.output_folder import check_output, clear_leftovers
 from primus_app.cli.arguments import OWN_FLAGS
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.suggest import did_you_mean, nearest
@@ -34,14 +37,14 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     problems = list(_wrong_values(arguments))
     given: GivenWeights | None = None
     output = _output(arguments)
-    if arguments.source is not None:
+    if arguments.source:
         number = int(arguments.step) if arguments.step is not None and arguments.step.isdecimal() else None
         source = Path(arguments.source).expanduser().absolute()
         try:
             given = find_given(source, number)
         except UserError as error:
             problems += error.problems
-        if output is None and is_model_folder(source):
+        if output is None and arguments.destination is None and arguments.output is None and is_model_folder(source):
             problems.append(Problem("DST", f"is missing: {source} is no run, in which it would have a place", (USAGE,)))
     if output is None and given is not None and arguments.to in FORMATS:
         output = default_output(given, arguments.to)
@@ -50,8 +53,10 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
         raise UserError(problems)
     from primus_app.backends.conversion import keep_freed_memory
 
+    for folder in clear_leftovers(output):
+        print(f"removed {folder}, which a killed conversion had left", file=sys.stderr)
     keep_freed_memory()
-    with _progress() as tell:
+    with _interrupted_by_signals(), _progress() as tell:
         num_bytes = write_folder(given, arguments.to, output, arguments.dtype, tell)
     lines = (
         ("converted", given.label),
@@ -65,6 +70,21 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
 def _types(given: GivenWeights, arguments: Namespace) -> str:
     known = {"F32": "fp32", "BF16": "bf16", "F16": "fp16"}
     return f", {arguments.dtype or ' and '.join(sorted({known[dtype] for dtype in given.dtypes.values()}))}"
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end it as Ctrl-C does, with nothing left behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -108,7 +128,7 @@ def _is_setting(word: str) -> bool:
 
 
 def _output(arguments: Namespace) -> Path | None:
-    given = arguments.destination or arguments.output
+    given = arguments.destination if arguments.destination is not None else arguments.output
     return Path(given).expanduser().absolute() if given else None
 
 
@@ -123,6 +143,8 @@ def _wrong_values(arguments: Namespace) -> list[Problem]:
     if arguments.destination is not None and arguments.output is not None:
         fix = ("leave one out: --output DIR is another way to say DST",)
         problems.append(Problem("--output", f"is given, and {arguments.destination} too", fix))
+    empty = {"SRC": arguments.source, "DST": arguments.destination, "--output": arguments.output}
+    problems += [Problem(name, "is empty", (f"name a folder: {USAGE}",)) for name, value in empty.items() if value == ""]
     if arguments.to is None:
         problems.append(Problem("--to", "is missing", tuple(f"--to {name} writes {what}" for name, what in FORMATS.items())))
     elif arguments.to not in FORMATS:
@@ -136,4 +158,4 @@ def _wrong_values(arguments: Namespace) -> list[Problem]:
 
 def _unknown(flag: str, value: str, known: Sequence[str]) -> Problem:
     near = did_you_mean(f"{flag} {word}" for word in nearest(value, known, cutoff=0.5))
-    return Problem(flag, f"{value!r} is not known", near or (f"one of {', '.join(known)}",))
+    return Problem(flag, f"{value!r} is not known", (*near, f"one of {', '.join(known)}"))

@@ -56,11 +56,12 @@ def free_space(path: Path) -> str:
             free, total = system.f_bavail * system.f_frsize, system.f_blocks * system.f_frsize
             # A disk can have room and still refuse: it has run out of inodes.
             inodes = ", but room for no further file (no free inodes)" if system.f_files and not system.f_favail else ""
-            return f"{_size(free)} of {_size(total)} free at {folder}{inodes}"
+            return f"{size_text(free)} of {size_text(total)} free at {folder}{inodes}"
     return "free space unknown"
 
 
-def _size(num_bytes: int) -> str:
+def size_text(num_bytes: int) -> str:
+    """'3.1 GiB', in the largest unit that fits."""
     for exponent, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
         if num_bytes >= 1 << exponent:
             return f"{num_bytes / (1 << exponent):.1f} {unit}"

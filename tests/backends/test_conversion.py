@@ -100,6 +100,54 @@ def test_a_damaged_folder_leaves_nothing_behind(engine: str, damage: str, hf_fol
     assert [path.name for path in tmp_path.iterdir()] == ["native"]
 
 
+@pytest.mark.parametrize("target", ["hf", "torchtitan", "megatron"])
+def test_an_interrupt_leaves_nothing_behind(target: str, hf_folder: Folder, tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(find_given(hf_folder("llama"), None), target, tmp_path / "out", None, interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+CHANGES = {
+    "num_hidden_layers=1": r"it is without 9 tensors \(model\.layers\.1\..* and 6 more\)",
+    "num_hidden_layers=3": r"it has in vain 9 tensors \(model\.layers\.2\.",
+    "vocab_size=40": r"it has in other shapes 1 tensor \(model\.embed_tokens\.weight \(320, 64\) and not \(40, 64\)",
+}
+
+
+@pytest.mark.parametrize("engine", ["torchtitan", "megatron"])
+def test_a_config_json_of_another_model_is_refused(engine: str, hf_folder: Folder, tmp_path: Path) -> None:
+    native = convert(hf_folder("llama"), engine, tmp_path / "native")
+    original = json.loads((native / "config.json").read_text())
+    (native / "config.json").write_text(json.dumps(original | {"rms_norm_eps": 1e-4}))
+    find_given(native, None)
+    for change, said in CHANGES.items():
+        key, _, value = change.partition("=")
+        (native / "config.json").write_text(json.dumps(original | {key: int(value)}))
+        with pytest.raises(UserError, match="is not of the weights beside it: " + said):
+            find_given(native, None)
+
+
+@pytest.mark.parametrize("engine", ["torchtitan", "megatron"])
+def test_files_that_are_missing_or_cut_are_found_without_reading_them(engine: str, hf_folder: Folder, tmp_path: Path) -> None:
+    native = convert(hf_folder("llama"), engine, tmp_path / "native")
+    for name in [".metadata", "__0_0.distcp", *(["common.pt"] if engine == "megatron" else []), "weights.json"]:
+        content = (native / name).read_bytes()
+        (native / name).unlink()
+        with pytest.raises(UserError, match=f"{name} is missing"):
+            find_given(native, None)
+        (native / name).write_bytes(content[:-2])
+        with pytest.raises(UserError, match=f"{name}: this file cannot be read" if name == "weights.json" else f"{name} has .* bytes of"):
+            find_given(native, None)
+        (native / name).write_bytes(content)
+    (native / "weights.json").write_text("{}")
+    with pytest.raises(UserError, match="identity is missing; dtypes is missing"):
+        find_given(native, None)
+
+
 def test_what_is_not_as_it_was_written_is_found(hf_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from primus_app.backends import native_tensors
 

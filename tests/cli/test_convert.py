@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from primus_app.backends.converted_folder import check_output
 from primus_app.backends.given_weights import end_of_document, tokenizer_files
+from primus_app.backends.output_folder import check_output, clear_leftovers, written_whole
 from primus_app.cli.completion import candidates
+from primus_app.config.errors import UserError
 from primus_app.config.schema import DataConfig
 
 Door = Callable[..., Any]
@@ -69,6 +70,43 @@ def test_only_an_empty_folder_is_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for taken in (tmp_path, tmp_path / "file"):
         assert "nothing is overwritten" in str(check_output(taken)[0])
+
+
+def test_no_files_are_put_among_those_of_a_run_or_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "run.json").touch()
+    for inside in ("checkpoints/step-99", "new", "huggingface"):
+        [problem] = check_output(tmp_path / inside)
+        assert f"belongs to the run {tmp_path}" in problem.what
+    assert check_output(tmp_path / "huggingface" / "llama-step-3") == []
+    [problem] = check_output(tmp_path / "run.json" / "below" / "it")
+    assert problem.what == f"cannot be made: {tmp_path / 'run.json'} is a file"
+
+
+def test_of_two_conversions_the_second_is_refused_and_a_dead_ones_rest_goes(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    dead = tmp_path / ".tmp-out-1-00000000"
+    dead.mkdir()
+    with written_whole(output, 1, has_wide=False) as folder:
+        assert "is being written by another convert" in check_output(output)[0].what
+        assert clear_leftovers(output) == [dead]
+        (folder / "config.json").touch()
+    assert [path.name for path in output.iterdir()] == ["config.json"]
+    with pytest.raises(UserError, match="exists already") as caught, written_whole(output, 1, has_wide=False) as folder:
+        (folder / "config.json").touch()
+    assert caught.value.code == 2
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_room_is_told_in_one_unit_and_bf16_only_where_it_helps(tmp_path: Path) -> None:
+    for has_wide in (True, False):
+        with pytest.raises(UserError, match=r"no room for 1024\.0 TiB of weights and 16\.0 MiB") as caught:
+            written_whole(tmp_path / "out", 1 << 50, has_wide=has_wide).__enter__()
+        assert ("--dtype bf16" in str(caught.value)) is has_wide
+
+
+@pytest.mark.parametrize(("arguments", "name"), [(("", "there"), "SRC"), (("run", ""), "DST"), (("run", "--output", ""), "--output")])
+def test_an_empty_name_is_refused(arguments: tuple[str, ...], name: str, door: Door) -> None:
+    assert f"{name}: is empty" in door("convert", *arguments, "--to", "hf").err
 
 
 def test_a_tokenizers_files_are_found_by_its_file_or_its_folder(tmp_path: Path) -> None:

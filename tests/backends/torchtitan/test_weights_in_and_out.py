@@ -184,12 +184,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("target", ["hf", "torchtitan", "megatron"])
 def test_a_disk_without_room_is_refused_and_stays_clean(target: str, source: Source, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from primus_app.backends import converted_folder
+    from primus_app.backends import converted_folder, output_folder
 
     given = find_given(source("llama_tiny")[0], None)
-    with pytest.raises(UserError, match=r"the weights need 0\.02 GiB, and 1\.0 MiB of 1\.0 MiB free"):
+    with pytest.raises(
+        UserError, match=r"no room for .* MiB of weights and 16\.0 MiB for the files beside them: 1\.0 MiB of 1\.0 MiB free"
+    ):
         converted_folder.write_folder(given, target, disk / "new", None, lambda done, total: None)
-    monkeypatch.setattr(converted_folder, "_require_room", lambda *given: None)  # as if it had filled up meanwhile
+    monkeypatch.setattr(output_folder, "_require_room", lambda *given, **more: None)  # as if it had filled up meanwhile
     with pytest.raises(UserError, match="No space left on device") as caught:
         converted_folder.write_folder(given, target, disk / "new", None, lambda done, total: None)
     assert caught.value.code == 3
