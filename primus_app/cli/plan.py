@@ -3,23 +3,20 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from primus_app.backends.base import load_backend
 from primus_app.backends.elsewhere import refusals
 from primus_app.cli.arguments import Arguments
+from primus_app.cli.plan_numbers import memory_of, plan_numbers, time_of
 from primus_app.cli.program import program_name
 from primus_app.cli.training import load, load_problems, memory_bytes
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.devices import Devices, detect_devices
 from primus_app.plan.estimate.gate import memory_problems
-from primus_app.plan.estimate.memory import MemoryEstimate, estimate_memory
+from primus_app.plan.estimate.memory import MemoryEstimate
 from primus_app.plan.notes import notes
 from primus_app.plan.plan import Plan, make_plan
-
-if TYPE_CHECKING:
-    from primus_app.plan.estimate.time import TimeEstimate
 
 
 def show_plan(arguments: Arguments) -> ExitCode:
@@ -34,31 +31,15 @@ def show_plan(arguments: Arguments) -> ExitCode:
     plan = replace(plan, problems=(*plan.problems, *load_problems(arguments.request, config)))
     backend = load_backend(config.backend.name)
     refused = [*refusals(config, plan.mesh), *backend.check_machine(config)]
-    memory = estimate(config, plan, devices)
+    memory = memory_of(config, plan, memory_bytes(devices))
     plan = replace(plan, problems=(*plan.problems, *_too_much(config, plan, devices)))
     if "--json" in arguments.flags:
-        print(json.dumps(_json(config, plan, memory, refused), indent=2))
+        print(json.dumps(plan_numbers(config, plan, memory_bytes(devices), refused), indent=2))
     else:
         _print(config, plan, memory, refused)
     if (page := arguments.values.get("--html")) is not None:
         _write_page(Path(page).expanduser(), arguments, config, plan, memory, refused)
     return ExitCode.BAD_REQUEST if plan.problems else ExitCode.DONE
-
-
-def estimate(config: Config, plan: Plan, devices: Devices) -> MemoryEstimate | None:
-    """None where the layout or the batch does not come out."""
-    if plan.mesh is None or plan.batch is None or not plan.stages:
-        return None
-    return estimate_memory(config, plan.mesh, plan.batch, memory_bytes(devices))
-
-
-def _time(config: Config, plan: Plan) -> "TimeEstimate | None":
-    """None where the layout does not come out, or the hardware has no figures for it, as a CPU."""
-    from primus_app.plan.estimate.time import estimate_time, time_unknown
-
-    if plan.mesh is None or plan.batch is None or not plan.stages or time_unknown(config):
-        return None
-    return estimate_time(config, plan.mesh, plan.batch)
 
 
 def _too_much(config: Config, plan: Plan, devices: Devices) -> list[Problem]:
@@ -72,24 +53,6 @@ def _too_much(config: Config, plan: Plan, devices: Devices) -> list[Problem]:
     return memory_problems(config, plan, local_devices=devices.count, local_bytes=memory_bytes(devices), legal=legal)
 
 
-def _json(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem]) -> dict[str, Any]:
-    from primus_app.plan.estimate.numbers import memory_dict, time_dict
-    from primus_app.plan.estimate.time import time_unknown
-    from primus_app.plan.flops import CONVENTIONS, flops_by_convention
-
-    found = plan.to_dict()
-    if plan.flops_per_token is not None:
-        per_token = flops_by_convention(config.model, config.training.seq_len, config.training.recompute)
-        found["flops_per_token_by_convention"] = {
-            name: {"flops": flops, "convention": CONVENTIONS[name]} for name, flops in per_token.items()
-        }
-    found["memory"] = memory_dict(memory) if memory else None
-    time = _time(config, plan)
-    found["time"] = time_dict(time) if time else None
-    found["time_needs"] = list(time_unknown(config))
-    return {**found, "refused_by_backend": [str(problem) for problem in refused]}
-
-
 def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem]) -> None:
     from primus_app.plan.console import PageConsole
     from primus_app.plan.estimate.render import render_memory
@@ -101,7 +64,7 @@ def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: l
     render_plan(replace(plan, problems=()), console)
     if memory is not None:
         render_memory(config, memory, console)
-    if (time := _time(config, plan)) is not None and plan.mesh is not None and plan.batch is not None:
+    if (time := time_of(config, plan)) is not None and plan.mesh is not None and plan.batch is not None:
         render_time(config, plan.mesh, plan.batch, time, console)
     elif config.hardware.vendor != "cpu" and (missing := time_unknown(config)):
         print(f"note: no time is predicted, as {config.hardware.name} has no {', '.join(missing)}\n")
@@ -120,7 +83,7 @@ def _write_page(
 
     command = " ".join((program_name(), "plan", *arguments.request.overrides))
     remarks = [*map(str, plan.problems), *(f"backend={config.backend.name} does not train this: {problem}" for problem in refused)]
-    text = render_page(contents(config, plan, memory, _time(config, plan), command, [*remarks, *notes(config, plan.mesh)]))
+    text = render_page(contents(config, plan, memory, time_of(config, plan), command, [*remarks, *notes(config, plan.mesh)]))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

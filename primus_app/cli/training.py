@@ -8,6 +8,9 @@ from primus_app.backends.base import load_backend
 from primus_app.backends.elsewhere import refusals
 from primus_app.backends.initial_weights import check_load, resolve_load
 from primus_app.cli.lasting_output import lasting_output
+from primus_app.cli.layout_choice import with_best_layout
+from primus_app.cli.micro_batch import with_fitting_micro_batch
+from primus_app.cli.plan_numbers import plan_numbers
 from primus_app.cli.program import program_name
 from primus_app.cli.summary import show_finished, show_start, show_summary
 from primus_app.config.compose import Request, hydra_ready
@@ -20,7 +23,7 @@ from primus_app.launch.local import run_local
 from primus_app.launch.loopback import check_loopback
 from primus_app.plan.devices import Machine, check_devices, on_this_machine
 from primus_app.plan.estimate.gate import memory_note, memory_problems
-from primus_app.plan.notes import notes
+from primus_app.plan.notes import AUTO, notes
 from primus_app.plan.plan import Plan, make_plan
 from primus_app.run.environment import describe_environment
 from primus_app.run.open import open_run, record_start
@@ -90,7 +93,8 @@ def _record_and_run(checked: Checked, exp_name: str | None) -> ExitCode:
             show_finished(opened.run)
             return ExitCode.DONE
         environment = describe_environment(devices=[asdict(checked.devices)], command=sys.argv)
-        attempt = record_start(opened, request.overrides, plan.to_dict(), sys.argv, environment)
+        numbers = plan_numbers(config, plan, memory_bytes(checked.devices))
+        attempt = record_start(opened, request.overrides, numbers, sys.argv, environment)
         if checked.devices.unused:
             print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
         for note in (*notes(config, plan.mesh), *memory_note(config, plan.mesh, plan.batch, memory_bytes(checked.devices))):
@@ -117,7 +121,20 @@ def load_problems(request: Request, config: Config) -> list[Problem]:
 
 
 def load(request: Request, devices: Devices) -> Config:
-    """The request's configuration on this machine.
+    """The request's configuration on this machine, with a layout in place of parallel=auto, and a micro batch that fits.
+
+    Raises:
+        UserError: with all mistakes; where no layout is legal and fits; or as ``load_asked``.
+    """
+    config, local = load_asked(request, devices), memory_bytes(devices)
+    if config.parallel.name == AUTO:
+        return with_best_layout(config, request.overrides, devices, local)
+    plan = make_plan(on_this_machine(config), local_devices=devices.count, local_hardware=devices.hardware)
+    return with_fitting_micro_batch(config, plan, devices.count, devices.hardware, local)
+
+
+def load_asked(request: Request, devices: Devices) -> Config:
+    """The request's configuration on this machine, as it was asked for.
 
     Raises:
         UserError: with all mistakes; or when the hardware is left to what is found, and that has no entry in conf/hardware/.

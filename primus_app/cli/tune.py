@@ -8,25 +8,20 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from primus_app.backends.base import load_backend
 from primus_app.cli.arguments import Arguments
+from primus_app.cli.layout_choice import CANDIDATES, SEARCHED, devices_of, fixed_degrees, is_legal, with_layout, without_effect
 from primus_app.cli.program import program_name
-from primus_app.cli.training import load
+from primus_app.cli.training import load_asked
 from primus_app.config.errors import ExitCode, Problem, UserError
-from primus_app.config.overrides import override_value
-from primus_app.config.schema import Config, ParallelConfig
+from primus_app.config.schema import Config
 from primus_app.launch.devices import detect_devices
 from primus_app.plan.console import PageConsole
 from primus_app.plan.estimate.time import time_unknown
-from primus_app.plan.mesh import usual_devices
-from primus_app.plan.plan import make_plan
+from primus_app.plan.notes import AUTO
 from primus_app.plan.search.ranking import Candidate, overrides_of
 from primus_app.plan.search.search import Found, search
 
-SEARCHED = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp_replicate", "dp_shard")
 GIB = 2**30
-CANDIDATES = 40
-"""Asked of the search, of which the first ten that the engine trains are shown."""
 SHOWN = 10
 
 
@@ -37,15 +32,13 @@ def run_tune(arguments: Arguments) -> ExitCode:
         UserError: with what keeps the search from being made, or where nothing legal fits.
     """
     devices = detect_devices()
-    config = load(arguments.request, devices)
+    config = load_asked(arguments.request, devices)
     overrides = arguments.request.overrides
-    per_node = config.cluster.devices_per_node
-    devices_per_node = usual_devices(config.hardware, devices.count, devices.hardware) if per_node == "auto" else per_node
-    nodes = 1 if config.cluster.nodes == "auto" else config.cluster.nodes
-    if wrong := [*_without_effect(overrides), *_unpredictable(config)]:
+    nodes, devices_per_node = devices_of(config, devices)
+    if wrong := [*_without_effect(config, overrides), *_unpredictable(config)]:
         raise UserError(wrong)
-    found = search(config, nodes * devices_per_node, devices_per_node, _fixed(config, overrides), CANDIDATES)
-    best = [each for each in found.best if _is_legal(config, each, nodes, devices_per_node)][:SHOWN]
+    found = search(config, nodes * devices_per_node, devices_per_node, fixed_degrees(config, overrides), CANDIDATES)
+    best = [each for each in found.best if is_legal(with_layout(config, each.degrees, nodes, devices_per_node), devices_per_node)][:SHOWN]
     if not best:
         raise UserError(_nothing(config, found, nodes * devices_per_node))
     kept = [text for text in overrides if text.partition("=")[0] not in {f"parallel.{name}" for name in SEARCHED}]
@@ -58,10 +51,11 @@ def run_tune(arguments: Arguments) -> ExitCode:
     return ExitCode.DONE
 
 
-def _without_effect(overrides: Sequence[str]) -> list[Problem]:
-    keys = ("parallel", "parallel.sequence_parallel", "parallel.schedule", "parallel.distributed_optimizer")
-    fix = ("leave it out; parallel.tp=8 and the like fix single degrees",)
-    return [Problem(key, "has no effect: tune chooses it", fix) for key in keys if override_value(overrides, key) is not None]
+def _without_effect(config: Config, overrides: Sequence[str]) -> list[Problem]:
+    """parallel=auto says what tune does."""
+    keys = ("parallel.sequence_parallel", "parallel.schedule", "parallel.distributed_optimizer")
+    found = [problem for key in keys for problem in without_effect(overrides, key, "tune chooses it")]
+    return found + (without_effect(overrides, "parallel", "tune chooses it") if config.parallel.name != AUTO else [])
 
 
 def _unpredictable(config: Config) -> list[Problem]:
@@ -72,33 +66,6 @@ def _unpredictable(config: Config) -> list[Problem]:
         f"{config.hardware.name} has no {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}, without which nothing can be predicted"
     )
     return [Problem("hardware", what, ("hardware=mi300x, or another of conf/hardware/", "set the keys: see docs/estimates.md"))]
-
-
-def _fixed(config: Config, overrides: Sequence[str]) -> dict[str, int | str]:
-    """What was typed of the searched keys is kept."""
-    found: dict[str, int | str] = {}
-    for name in SEARCHED:
-        value = getattr(config.parallel, name)
-        if override_value(overrides, f"parallel.{name}") is not None and value != "auto":
-            found[name] = value
-    training = config.training
-    if training.micro_batch_size != "auto":
-        found["micro_batch_size"] = training.micro_batch_size
-    if override_value(overrides, "training.recompute") is not None:
-        found["recompute"] = training.recompute
-    return found
-
-
-def _is_legal(config: Config, candidate: Candidate, nodes: int, devices_per_node: int) -> bool:
-    """By the checks that a run goes through."""
-    degrees = candidate.degrees
-    schedule = "interleaved" if int(degrees["vpp"]) > 1 else "1f1b"
-    parallel = ParallelConfig.model_validate({**{name: degrees[name] for name in SEARCHED}, "schedule": schedule})
-    training = config.training.model_copy(update={name: degrees[name] for name in ("micro_batch_size", "recompute")})
-    cluster = config.cluster.model_copy(update={"nodes": nodes, "devices_per_node": devices_per_node})
-    other = config.model_copy(update={"parallel": parallel, "training": training, "cluster": cluster})
-    plan = make_plan(other, local_devices=devices_per_node)
-    return not plan.problems and not load_backend(config.backend.name).check(other, plan.mesh)
 
 
 def _nothing(config: Config, found: Found, world: int) -> Problem:

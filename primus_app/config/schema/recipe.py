@@ -20,7 +20,9 @@ class TrainingConfig(Section):
     seq_len: int = what(128, "Tokens in one sample.", unit="tokens", gt=0)
     global_batch_size: int = what(16, "Samples in one optimizer step, over all ranks.", unit="samples", gt=0)
     micro_batch_size: Annotated[int, Field(gt=0)] | Literal["auto"] = how(
-        "auto", "Samples in one forward pass of one rank; auto is the largest up to 8 that the batch and the layout allow.", unit="samples"
+        "auto",
+        "Samples in one forward pass of one rank; auto is the largest up to 8 that batch, layout and predicted memory allow.",
+        unit="samples",
     )
     seed: int = what(1234, "Seed of the weights and of the sample order.", ge=0, lt=2**63)
     recompute: Literal["none", "selective", "full"] = how("none", "Which activations are computed again in the backward pass.")

@@ -41,13 +41,18 @@ def search(config: Config, world: int, devices_per_node: int, fixed: Mapping[str
     Args:
         fixed: degrees that are not searched, by Layout's names, with micro_batch_size; recompute by its word.
     """
-    # Both schedules of the space are told apart by vpp.
-    workload = replace(workload_of(config), schedule="interleaved")
-    layouts = _with_fixed(legal_layouts(workload, _space(world, devices_per_node, fixed)), fixed)
+    workload, layouts = searched_layouts(config, world, devices_per_node, fixed)
     scores = score(workload, layouts, config)
     limit = (config.hardware.memory_gb or 0.0) * (1 - WITHHELD) * 2**30
     fitting = int(np.count_nonzero(scores.memory_bytes <= limit))
     return Found(len(layouts.tp), fitting, best(scores, limit, count), frontier(scores), limit)
+
+
+def searched_layouts(config: Config, world: int, devices_per_node: int, fixed: Mapping[str, int | str]) -> tuple[Workload, Layout]:
+    """What a search goes through: the legal layouts with what is ``fixed``, and the workload that they divide."""
+    # Both schedules of the space are told apart by vpp.
+    workload = replace(workload_of(config), schedule="interleaved")
+    return workload, _with_fixed(legal_layouts(workload, _space(world, devices_per_node, fixed)), fixed)
 
 
 def score(workload: Workload, layouts: Layout, config: Config) -> Scores:
