@@ -239,6 +239,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(start: Start) -> N
     _damage(program.run, 6)
     code, output = program.end()
     assert code == 0, output
+    assert "goes on         after step 3, as checkpoint step-6 is damaged: __0_0.distcp is too short, 6 of" in output
     assert losses(program.run) == losses(unbroken.run)
     warnings = (program.run / "logs" / "pre_trainer" / "rank-0" / "warning.log").read_text()
     assert "checkpoint step-6 is damaged, going back to step-3" in warnings
