@@ -15,7 +15,7 @@ from primus_app.backends.given_weights import GivenWeights
 from primus_app.backends.hf_names import HfParameter, hf_buffers, hf_parameters
 from primus_app.backends.safetensors_writer import Entry
 from primus_app.backends.saved import open_weights
-from primus_app.backends.stored_tensors import check_stored
+from primus_app.backends.stored_index import stored_problem
 from primus_app.backends.weight_sources import TORCH_TYPES, Source
 from primus_app.config.errors import ExitCode, Problem, UserError
 
@@ -67,7 +67,7 @@ class NativeWriting:
         except CheckpointException as error:
             [(cause, _)] = error.failures.values()
             raise cause from error
-        if problems := check_stored(folder, "DST"):
+        if problems := stored_problem(folder, "DST"):
             raise UserError(problems, ExitCode.UNFIT_MACHINE)
         _require_same(folder, native_tensors.differences(folder, self._tensors, self._dtypes))
 

@@ -10,6 +10,7 @@ from primus_app.backends.hf_names import hf_buffers, hf_parameters
 from primus_app.backends.hf_weights import find_tensors, identity, model_of
 from primus_app.backends.safetensors_files import has_weights
 from primus_app.backends.stored_folder import is_converted, read_note
+from primus_app.backends.stored_index import stored_problem
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.schema import DataConfig, ModelConfig
@@ -65,6 +66,8 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
     names = [weight.name for weight in (*hf_parameters(model), *hf_buffers(model))]
     if is_converted(path):
         note = read_note(path, model, SRC)
+        if problems := stored_problem(path, SRC):
+            raise UserError(problems)
         named, dtypes = note.identity, {name: note.dtype(name) for name in names}
     elif has_weights(path):
         tensors = find_tensors(path, model, SRC)

@@ -6,6 +6,7 @@ from pathlib import Path
 from primus_app.backends.hf_weights import find_tensors, identity, model_of
 from primus_app.backends.safetensors_files import has_weights
 from primus_app.backends.stored_folder import is_converted, read_note
+from primus_app.backends.stored_index import stored_problem
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.config.typed import typed
@@ -79,13 +80,21 @@ def find_weights(path: Path, config: Config) -> InitialWeights:
     if is_run_or_step(path):
         step = find_saved_step(path, where=LOAD)
         _require_architecture(config, step.config.model, step.run.path, f"take the model as {step.run.config_file} has it")
+        _require_whole(step.folder)
         return InitialWeights(step.folder, step.identity)
     if not (is_converted(path) or has_weights(path) or (path / "config.json").exists()):
         raise UserError(Problem(LOAD, _no_weights(path), _advice(path)))
     _require_architecture(config, model_of(path, LOAD), path, f"model=hf {typed('model.path', path)} takes the model from there")
     if is_converted(path):
-        return InitialWeights(path, read_note(path, config.model, LOAD).identity)
+        note = read_note(path, config.model, LOAD)
+        _require_whole(path)
+        return InitialWeights(path, note.identity)
     return InitialWeights(path, identity(find_tensors(path, config.model, LOAD)))
+
+
+def _require_whole(folder: Path) -> None:
+    if problems := stored_problem(folder, LOAD):
+        raise UserError(problems)
 
 
 def _begun_from(config: Config) -> InitialWeights | None:

@@ -10,8 +10,6 @@ import torch
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
 
-from primus_app.config.errors import Problem
-
 KEPT_BYTES = 256 << 20
 """Pieces that are kept for the next question, as query, key and value are asked for in turns; the last one always."""
 
@@ -78,30 +76,18 @@ class StoredTensors:
         self._make_room(place.length)
         with (self._folder / place.relative_path).open("rb") as file:
             # torch's own window on a file: the archive is read from there, with no copy of it in between.
-            stored: Any = torch.load(self._reader._slice_file(file, place), weights_only=True, map_location="cpu")
+            window = self._reader._slice_file(file, place)
+            try:
+                stored: Any = torch.load(window, weights_only=True, map_location="cpu")
+            except Exception as error:  # A pickle that is damaged may raise anything, and names no file.
+                reason = str(error).partition("\n")[0]
+                raise ValueError(f"{self._folder / place.relative_path} is damaged at {key}: {type(error).__name__}: {reason}") from error
         self._kept[index] = stored.view(tuple(chunk.sizes))
         return self._kept[index]
 
     def _make_room(self, num_bytes: int) -> None:
         while self._kept and sum(piece.nbytes for piece in self._kept.values()) + num_bytes > KEPT_BYTES:
             self._kept.popitem(last=False)
-
-
-def check_stored(folder: Path, where: str) -> list[Problem]:
-    """Files of a checkpoint that are missing or shorter than its index says; a glance, nothing is read through."""
-    try:
-        stored = FileSystemReader(folder).read_metadata().storage_data or {}
-    except Exception as error:  # A pickle that is damaged may raise anything.
-        return [_damaged(folder, where, f"its index cannot be read: {type(error).__name__}")]
-    ends: dict[str, int] = {}
-    for place in stored.values():
-        ends[place.relative_path] = max(ends.get(place.relative_path, 0), place.offset + place.length)
-    short = [name for name, end in sorted(ends.items()) if not (folder / name).exists() or (folder / name).stat().st_size < end]
-    return [_damaged(folder, where, f"{', '.join(short)} {'is' if len(short) == 1 else 'are'} missing or too short")] if short else []
-
-
-def _damaged(folder: Path, where: str, why: str) -> Problem:
-    return Problem(where, f"the checkpoint {folder} is damaged: {why}", ("take another step of that run, if it has one",))
 
 
 def _overlap(part: slice, start: int, size: int) -> slice:

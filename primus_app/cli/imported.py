@@ -49,7 +49,7 @@ def import_arguments(importer: Importer, argv: Sequence[str]) -> Namespace:
     flags = OWN_FLAGS[importer.verb]
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("file", metavar=importer.file)
-    parser.add_argument("--devices", type=int)
+    parser.add_argument("--devices", type=_number_of_devices)
     parser.add_argument("--json", action="store_true")
 
     def refuse(message: str) -> NoReturn:
@@ -60,10 +60,13 @@ def import_arguments(importer: Importer, argv: Sequence[str]) -> Namespace:
         raise UserError(Problem(importer.verb, message.removeprefix("argument "), (f"usage: {importer.usage}",)))
 
     parser.error = refuse  # type: ignore[method-assign]
-    arguments = parser.parse_args(list(argv))
-    if arguments.devices is not None and arguments.devices < 1:
-        raise UserError(Problem("--devices", f"{arguments.devices} is not allowed; it takes a whole number above 0"))
-    return arguments
+    return parser.parse_args(list(argv))
+
+
+def _number_of_devices(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise UserError(Problem("--devices", f"{text} is not allowed; it takes a whole number above 0", ("for instance --devices 64",)))
+    return int(text)
 
 
 def command_text(converted: Converted) -> str:

@@ -4,11 +4,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from primus_app.backends.stored_index import whole_step
 from primus_app.config.errors import ExitCode
 from primus_app.config.typed import typed
 from primus_app.plan.neighbours import count
 from primus_app.plan.plan import Plan
-from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.directory import RunDirectory
 from primus_app.run.metrics import read_metrics
 from primus_app.run.open import OpenedRun
@@ -74,8 +74,11 @@ def _numbers(run: RunDirectory) -> str:
 
 
 def _goes_on(run: RunDirectory) -> str:
-    step = newest_checkpoint(run)
-    return f"after step {step}" if step else "from step 1: there is no complete checkpoint"
+    step, damaged = whole_step(run.checkpoints_dir)
+    reasons = "; ".join(f"checkpoint step-{number} is damaged: {why}" for number, why in damaged.items())
+    if step is None:
+        return f"from none of its checkpoints: {reasons}" if damaged else "from step 1: there is no complete checkpoint"
+    return f"after step {step}" + (f", as {reasons}" if damaged else "")
 
 
 def _exp_name(run: RunDirectory) -> str:

@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,13 @@ BEST_TO_WORST = (ExitCode.DONE, ExitCode.STOPPED, ExitCode.UNFIT_MACHINE, ExitCo
 def run_sweep(arguments: Arguments) -> ExitCode:
     """Run all jobs one after another on this machine; the worst end is the sweep's."""
     if arguments.verb != "train":
-        raise UserError(Problem("--multirun", f"has no effect on {arguments.verb}", (f"leave it out: primus {arguments.verb} …",)))
+        raise UserError(
+            Problem(
+                "--multirun",
+                f"has no effect on {arguments.verb}",
+                (f"leave it out, and give each key one value: primus {arguments.verb} …",),
+            )
+        )
     devices = detect_devices()
     name = override_value(arguments.request.overrides, "exp_name") or f"sweep-{datetime.now():%m%d-%H%M%S}"
     request = arguments.request.with_overrides([text for text in arguments.request.overrides if not _names_the_run(text)])
@@ -44,7 +51,7 @@ def run_sweep(arguments: Arguments) -> ExitCode:
 
         hydra = HydraConfig.get()
         number, overrides = int(hydra.job.num), list(hydra.overrides.task)
-        swept = [text.lstrip("+") for text in overrides if text.partition("=")[0].lstrip("+") in keys]
+        swept = _swept(overrides, keys)
         own_folder = job_name(number, swept)
         print(f"\njob {number}: {' '.join(swept)}", flush=True)
         codes.append(_run_job(request.with_overrides(overrides), devices, f"{name}/{own_folder}"))
@@ -111,13 +118,40 @@ def _check_jobs(request: Request, devices: Devices, problems: list[Problem]) -> 
         good, jobs, problems = _examined(request, examine, problems)
         config, code, more = _check_job(good.with_overrides(jobs[0]), devices)
     problems += _bad_values(good, jobs[0], devices)
-    found = {str(problem): problem for problem in (*problems, *more)}
-    for overrides in jobs[1:] if not found else ():  # With mistakes known, they can wait.
-        _, code, more = _check_job(good.with_overrides(overrides), devices)
-        found |= {str(problem): problem for problem in more}
-    if found or config is None:
-        raise UserError(list(found.values()), ExitCode.BAD_REQUEST if problems else code)
+    refused = {0: more} if more else {}
+    for number, overrides in enumerate(jobs[1:], 1) if not problems else ():  # With mistakes known, they can wait.
+        _, its_code, more = _check_job(good.with_overrides(overrides), devices)
+        code = max(code, its_code, key=BEST_TO_WORST.index)
+        refused |= {number: more} if more else {}
+    if problems or refused or config is None:
+        found = [*problems, *_of_jobs(refused, jobs, _swept_keys(good), known={str(problem) for problem in problems})]
+        raise UserError(found, ExitCode.BAD_REQUEST if problems else code)
     return config
+
+
+def _of_jobs(
+    refused: Mapping[int, Sequence[Problem]], jobs: Sequence[Sequence[str]], keys: set[str], known: Collection[str]
+) -> Iterator[Problem]:
+    """Each mistake of single jobs once, with the first combination that makes it."""
+    places: dict[tuple[str, str], list[int]] = {}
+    first: dict[tuple[str, str], Problem] = {}
+    for number, problems in refused.items():
+        for problem in problems:
+            name = problem.where, problem.what  # What to do about it may have the job's own values in it.
+            first.setdefault(name, problem)
+            places.setdefault(name, []).append(number)
+    for name, problem in first.items():
+        combination = " ".join(_swept(jobs[places[name][0]], keys))
+        if str(problem) in known:
+            continue
+        others = f", and {len(places[name]) - 1} more of the sweep's {len(jobs)}" if len(places[name]) > 1 else ""
+        place = (f"in job {places[name][0]}: {combination}{others}",) if combination and len(jobs) > 1 else ()
+        yield replace(problem, fix=(*problem.fix, *place))
+
+
+def _swept(overrides: Sequence[str], keys: set[str]) -> list[str]:
+    """Those of a job's overrides that the sweep varies."""
+    return [text.lstrip("+") for text in overrides if text.partition("=")[0].lstrip("+") in keys]
 
 
 def _examined(request: Request, look: Callable[..., Examined], problems: list[Problem]) -> tuple[Request, list[list[str]], list[Problem]]:

@@ -131,7 +131,7 @@ def _wrong_shape(override: Override, options: dict[str, list[str]], *, multirun:
     if override.package is not None:
         return Problem(text, "an option goes where its group is", (f"write {key}={override.get_value_string()}",))
     if override.is_sweep_override() and not multirun:
-        return Problem(text, "is a list of values to sweep over", ("add --multirun (or -m) to run each of them",))
+        return Problem(text, "is a list of values to sweep over", ("add --multirun (or -m) to train each; other verbs take one value",))
     if problem := _name_of_an_option(override, options):
         return problem
     if key.startswith(("hydra.", "hydra/")):

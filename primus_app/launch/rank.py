@@ -8,6 +8,7 @@ from pathlib import Path
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from primus_app.backends.base import RankContext, load_backend
+from primus_app.backends.megatron.versions import naming_path
 from primus_app.backends.patches import apply_patches
 from primus_app.data.prepare import PreparedData
 from primus_app.run.directory import RunDirectory
@@ -37,9 +38,10 @@ def main(run_path: str, attempt: str) -> None:
     )
     backend = load_backend(config.backend.name)
     try:
-        backend.prepare(config)
-        apply_patches(config.backend.patches, backend.patches())
-        backend.train(context)
+        with naming_path(config.backend.megatron_path):
+            backend.prepare(config)
+            apply_patches(config.backend.patches, backend.patches())
+            backend.train(context)
     except (Exception, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:

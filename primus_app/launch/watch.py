@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from primus_app.run.checkpoints import newest_checkpoint
+from primus_app.backends.stored_index import whole_step
 from primus_app.run.clock import utc_now
 from primus_app.run.directory import RunDirectory
+from primus_app.run.events import Event, read_events
 
 POLL_S = 0.2
 PLAIN_EVERY_S = 5.0
@@ -27,18 +28,32 @@ class View(Protocol):
 
 def watch(run: RunDirectory, attempt: int, steps: int, alive: Callable[[], bool]) -> None:
     """Show metrics as they are written until ``alive`` says no; then once more, so that no line is missed."""
-    view: View = TerminalView(steps, newest_checkpoint(run) or 0) if sys.stdout.isatty() else PlainView(steps)
+    begin = whole_step(run.checkpoints_dir)[0] or 0
+    view: View = TerminalView(steps, begin) if sys.stdout.isatty() else PlainView(steps)
     tail = Tail(run.metrics_file)
+    told = False
     try:
         running = True
         while running:
             running = alive()
             for row in tail.rows():
+                if not told and (note := _went_back(run, attempt, begin)):
+                    print(f"note: {note}", file=sys.stderr, flush=True)
+                told = True
                 view.show(row)
             if running:
                 time.sleep(POLL_S)
     finally:
         view.close()
+
+
+def _went_back(run: RunDirectory, attempt: int, begin: int) -> str | None:
+    """Where the ranks have found damage in a checkpoint that looked whole, and so went on from an older one than ``begin``."""
+    found = [event for event in read_events(run) if event.get("event") == Event.RESUMED and event.get("attempt") == attempt]
+    step = found[-1].get("step") if found else None
+    if step is None or step >= begin:
+        return None
+    return f"checkpoint step-{begin} is damaged: training goes on after step {step}; {run.path / 'logs'} has the reason (warning.log)"
 
 
 class Tail:

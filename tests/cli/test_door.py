@@ -74,6 +74,15 @@ def test_one_bad_value_stops_a_sweep_before_the_first_job(door: Door, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_sweeps_refusal_says_which_job_and_a_wrong_request_outweighs_a_missing_device(door: Door, tmp_path: Path) -> None:
+    """tp=2 lacks a device here (code 3); 3 divides none of the model's numbers (code 2)."""
+    answer = door("-m", "parallel.tp=2,3", "optimizer.lr=1e-3,3e-3", "hardware=cpu")
+    assert answer.code == 2
+    assert "in job 0: parallel.tp=2 optimizer.lr=0.001, and 1 more of the sweep's 4" in answer.err
+    assert "in job 2: parallel.tp=3 optimizer.lr=0.001, and 1 more" in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_plan_is_not_swept(door: Door) -> None:
     assert "--multirun: has no effect on plan" in door("plan", "-m", "optimizer.lr=1e-3,3e-3").err
 

@@ -100,6 +100,7 @@ def test_another_engine_is_offered_where_it_trains_it(door: Door, file: Path) ->
         (["a.yaml"], "a.yaml: no such file", ""),
         (["--jsn", "a.yaml"], "--jsn: no such flag of import-primus", "did you mean --json?"),
         (["a.yaml", "--devices", "0"], "--devices: 0 is not allowed", ""),
+        (["a.yaml", "--devices", "acht"], "--devices: acht is not allowed; it takes a whole number above 0", "--devices 64"),
     ],
 )
 def test_refused(door: Door, argv: list[str], what: str, fix: str) -> None:

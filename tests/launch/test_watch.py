@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed.checkpoint as dcp
 
 from primus_app.launch.watch import describe, watch
 from primus_app.run.directory import RunDirectory
+from primus_app.run.events import Event, append_event
 
 
 def line(step: int, **values: Any) -> str:
@@ -55,11 +58,30 @@ def test_the_bar_of_a_continued_run_begins_at_its_checkpoint(
 ) -> None:
     run = RunDirectory(tmp_path)
     for step in (200, 300):
-        (run.checkpoints_dir / f"step-{step}").mkdir(parents=True)
-        (run.checkpoints_dir / f"step-{step}/.metadata").touch()
+        dcp.save({"weight": torch.ones(2)}, checkpoint_id=str(run.checkpoints_dir / f"step-{step}"), no_dist=True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     watch(run, 1, 600, lambda: False)
     assert "300/600" in capsys.readouterr().out
+    (run.checkpoints_dir / "step-300/.metadata").write_bytes(b"junk")
+    watch(run, 1, 600, lambda: False)
+    assert "200/600" in capsys.readouterr().out
+
+
+def test_damage_that_only_the_ranks_have_seen_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory(tmp_path)
+    dcp.save({"weight": torch.ones(2)}, checkpoint_id=str(run.checkpoints_dir / "step-300"), no_dist=True)
+    steps = iter([line(201, loss=1.0), line(202, loss=1.0), ""])
+
+    def alive() -> bool:
+        text = next(steps)
+        append_event(run, Event.RESUMED, attempt=1, step=200)
+        with run.metrics_file.open("a") as file:
+            file.write(text)
+        return bool(text)
+
+    watch(run, 1, 600, alive)
+    said = capsys.readouterr().err
+    assert said.count("note: checkpoint step-300 is damaged: training goes on after step 200;") == 1
 
 
 def test_unknown_numbers_are_left_out() -> None:

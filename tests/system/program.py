@@ -125,16 +125,24 @@ class Forge:
 
     def train(self, *overrides: str, workspace: Path, exp_name: str) -> Path:
         """The run directory of a run that has completed; fails the test where it has not."""
-        arguments = [*last_of_each([*SMALL, *overrides]), f"workspace='{workspace}'", f"exp_name={exp_name}"]
-        assert self._process.stdin
-        assert self._process.stdout
-        print(json.dumps(arguments), file=self._process.stdin, flush=True)
-        found = json.loads(self._process.stdout.readline())
-        run = workspace / "primus" / "ada" / exp_name
+        run, found = self._run(overrides, workspace, exp_name)
         if found["code"]:
             logs = "\n".join(log.read_text()[-3000:] for log in sorted(run.glob("attempts/*/forged-*.log")))
             pytest.fail(f"{found['code']}: {found['said']}\n{logs}")
         return run
+
+    def fail(self, *overrides: str, workspace: Path, exp_name: str) -> Path:
+        """The run directory of a run whose training has failed; fails the test where it has not."""
+        run, found = self._run(overrides, workspace, exp_name)
+        assert found["code"] == 4, found
+        return run
+
+    def _run(self, overrides: Sequence[str], workspace: Path, exp_name: str) -> tuple[Path, dict[str, Any]]:
+        arguments = [*last_of_each([*SMALL, *overrides]), f"workspace='{workspace}'", f"exp_name={exp_name}"]
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(arguments), file=self._process.stdin, flush=True)
+        return workspace / "primus" / "ada" / exp_name, json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
         assert self._process.stdin

@@ -1,5 +1,6 @@
 """How a run ends when something goes wrong: the exit code, the word in status.json, and no process left behind."""
 
+import re
 import signal
 import subprocess
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.system.program import Start, alive, events, gone, losses, rows, status
+from tests.system.program import Forge, Start, alive, events, gone, losses, rows, status
 
 pytestmark = pytest.mark.slow
 ENDLESS = "training.steps=100000"
@@ -33,12 +34,25 @@ def test_a_killed_rank_takes_the_others_down_and_is_named(start: Start) -> None:
 
 
 def test_a_rank_that_fails_by_itself_shows_its_own_words(start: Start) -> None:
-    """TorchTitan stops at a loss that is not finite; a rate of 1e30 makes one."""
+    """After a step at a rate of 1e30 neither the loss nor its gradient need be a number."""
     code, output = start("training.steps=50", "optimizer.lr=1e30", "optimizer.warmup_steps=0").end()
     assert code == 4
-    assert "rank 0 failed first: RuntimeError: Loss is not finite" in output
+    assert "rank 0 failed first: Diverged: the loss of step 2 is " in output
+    assert "Lower optimizer.lr" in output
     log = Path(output.split("its log: ")[1].splitlines()[0])
-    assert "Loss is not finite" in log.read_text()
+    assert "the loss of step 2 is " in log.read_text()
+
+
+@pytest.mark.parametrize("engine", ["megatron", "torchtitan"])
+def test_a_pipeline_that_diverges_stops_as_one_before_it_saves(forge: Forge, tmp_path: Path, engine: str) -> None:
+    """Between two logged steps too; the first stage, which knows no loss, says the same as the last."""
+    layout = ("parallel=pp2", "cluster.devices_per_node=2", "logging.every=100", "training.steps=12")
+    diverging = ("optimizer.lr=1e30", "optimizer.warmup_steps=0", "checkpoint.every=1")
+    run = forge.fail(f"backend={engine}", *layout, *diverging, workspace=tmp_path, exp_name=engine)
+    assert status(run)["exit_code"] == 4
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-1"]
+    for log in run.glob("attempts/0/forged-*.log"):
+        assert re.search(r"Diverged: the loss of step 2 is \S+, its gradient norm nan: training has diverged", log.read_text())
 
 
 @pytest.mark.parametrize(("number", "state"), [(signal.SIGINT, "cancelled"), (signal.SIGTERM, "preempted")])
@@ -225,6 +239,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_an_older_one(start: Start) -> N
     _damage(program.run, 6)
     code, output = program.end()
     assert code == 0, output
+    assert "goes on         after step 3, as checkpoint step-6 is damaged: __0_0.distcp is too short, 6 of" in output
     assert losses(program.run) == losses(unbroken.run)
     warnings = (program.run / "logs" / "pre_trainer" / "rank-0" / "warning.log").read_text()
     assert "checkpoint step-6 is damaged, going back to step-3" in warnings

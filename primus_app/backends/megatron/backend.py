@@ -19,6 +19,7 @@ from primus_app.backends.megatron.translate import (
 )
 from primus_app.backends.megatron.versions import check_installed
 from primus_app.backends.patches import Patch, check_choice
+from primus_app.backends.stored_index import stored_problem
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig
 from primus_app.plan.mesh import Mesh
@@ -51,9 +52,7 @@ class MegatronBackend:
         return PATCHES
 
     def check_weights(self, folder: Path) -> list[Problem]:
-        from primus_app.backends.stored_tensors import check_stored
-
-        return check_stored(folder, "checkpoint.load")
+        return stored_problem(folder, "checkpoint.load")
 
     def train(self, context: RankContext) -> None:
         import torch

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from megatron.core.transformer.module import Float16Module
 from primus_app.backends.agreement import all_well
 from primus_app.backends.balance_loss import mean_balance_loss
 from primus_app.backends.base import RankContext
+from primus_app.backends.divergence import stop_if_diverged
 from primus_app.backends.expert_stacks import apart
 from primus_app.backends.megatron.batches import MicroBatch, Share, learned_tokens, micro_batches
 from primus_app.backends.megatron.checkpoints import Checkpoints
@@ -195,8 +197,10 @@ class Trainer:
         while self.step < last:
             self.step += 1
             found, norm = self._train_step()
+            loss = self._mean(found) if self._is_looked_at() else None
+            self._stop_if_diverged(loss, norm)
             if self._is_logged():
-                self._log(self._mean(found), norm)
+                self._log(loss, norm)
             self._save_if_due()
             if training.eval_every and (self.step % training.eval_every == 0 or self.step == last):
                 self.clock += self._evaluate()
@@ -210,10 +214,22 @@ class Trainer:
     def _is_logged(self) -> bool:
         return self.step in (1, self.batch.steps) or self.step % self.config.logging.every == 0
 
-    def _save_if_due(self) -> None:
+    def _is_saved(self) -> bool:
         every = self.config.checkpoint.every
+        return bool(every) and (self.step % every == 0 or self.step == self.batch.steps)
+
+    def _is_looked_at(self) -> bool:
+        """Whether the loss of this step is asked for: it is logged, or held against what is no number before weights are saved."""
+        return self._is_logged() or self._is_saved()
+
+    def _stop_if_diverged(self, loss: float | None, norm: float) -> None:
+        """The norm is known to all ranks at every step, without asking each other."""
+        if self._is_looked_at() or not isfinite(norm):
+            stop_if_diverged(self.step, loss, norm, self.device)
+
+    def _save_if_due(self) -> None:
         self.checkpoints.look()
-        if every and (self.step % every == 0 or self.step == self.batch.steps):
+        if self._is_saved():
             self.clock += self.checkpoints.save(self.step)
 
     def _train_step(self) -> tuple[torch.Tensor | None, float]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,14 @@ Runner = Literal["core", "pretrain"]
 
 TESTED: dict[Runner, tuple[tuple[int, int], ...]] = {"core": ((0, 16), (0, 17)), "pretrain": ((0, 17),)}
 """Major and minor numbers of the versions that the tests have trained with, by backend.runner."""
+
+CHECKOUT = "give the folder that has megatron/ in it: a checkout of Megatron-LM, or what `pip install --target` has made"
+
+NEEDED = (
+    *("core/__init__.py", "core/package_info.py", "core/parallel_state.py", "core/distributed/__init__.py", "core/optimizer/__init__.py"),
+    *("core/pipeline_parallel/__init__.py", "core/models/gpt/gpt_model.py", "core/transformer/transformer_config.py"),
+)
+"""Of the files that training begins with those that every version has; without the first Python would import the installed megatron."""
 
 _NUMBER = re.compile(r"^(MAJOR|MINOR|PATCH) *= *(\d+)", re.MULTILINE)
 
@@ -60,10 +69,39 @@ def tested_range(runner: Runner) -> str:
 
 
 def check_path(backend: BackendConfig) -> Iterator[Problem]:
-    """What is wrong with backend.megatron_path itself."""
+    """What is wrong with backend.megatron_path itself, as far as a glance at its first files tells."""
     path = backend.megatron_path
-    if path is not None and _part("core", path) is None:
-        yield Problem("backend.megatron_path", f"{path} holds no megatron/core", ("give the folder that has megatron/ in it: a checkout",))
+    if path is None:
+        return
+    where, folder = "backend.megatron_path", Path(path).expanduser() / "megatron"
+    if _part("core", path) is None:
+        yield Problem(where, f"{path} holds no megatron/core", (CHECKOUT,))
+        return
+    if missing := [name for name in NEEDED if not (folder / name).is_file()]:
+        yield Problem(where, f"{path} is no whole Megatron: megatron/{missing[0]} is not in it", (CHECKOUT,))
+    for file in (folder / name for name in NEEDED if name not in missing):
+        try:
+            compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, OSError) as error:
+            line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+            yield Problem(where, f"{file}{line} is no Python that can be read: {getattr(error, 'msg', error)}", (CHECKOUT,))
+
+
+@contextmanager
+def naming_path(path: str | None) -> Iterator[None]:
+    """Names backend.megatron_path where what is in there cannot be imported.
+
+    Raises:
+        RuntimeError: in the place of the error of such an import.
+    """
+    try:
+        yield
+    except (ImportError, SyntaxError) as error:
+        if path is None:
+            raise
+        at = f" ({error.filename}, line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        what = f"{type(error).__name__}: {getattr(error, 'msg', error)}{at}"
+        raise RuntimeError(f"backend.megatron_path={path} cannot be imported: {what}; {CHECKOUT}") from error
 
 
 def check_installed(backend: BackendConfig) -> Iterator[Problem]:

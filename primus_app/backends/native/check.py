@@ -50,7 +50,7 @@ def _option_problem(options: Options, name: str, value: Any) -> Problem | None:
     if within:
         return Problem(where, f"{shown(value)} is not allowed: it is a section", (f"set one of {', '.join(within)}",))
     known = [*options.passed, *options.owned, *options.refused]
-    near = nearest(name, options.passed) or _by_last_word(name, options) or nearest(name, known)
+    near = nearest(name, options.passed) or _by_last_word(name, options) or nearest(name, known) or _by_section(name, options)
     return Problem(where, f"{options.engine} has no such option", did_you_mean(PREFIX + option for option in near) or (options.whole,))
 
 
@@ -63,6 +63,15 @@ def _by_last_word(name: str, options: Options) -> list[str]:
     last = name.rpartition(".")[2]
     by_last = {option.rpartition(".")[2]: option for option in options.passed}
     return [by_last[word] for word in nearest(last, by_last, count=2)]
+
+
+def _by_section(name: str, options: Options) -> list[str]:
+    """Some of the section that is nearest to the one that was written."""
+    section, _, rest = name.partition(".")
+    sections = {option.partition(".")[0] for option in options.passed if "." in option}
+    within = [option for near in nearest(section, sorted(sections), count=1) for option in options.passed if option.startswith(f"{near}.")]
+    by_rest = {option.partition(".")[2]: option for option in within}
+    return [by_rest[word] for word in nearest(rest, by_rest)] or within[:3]
 
 
 def _type_problem(options: Options, name: str, value: Any) -> Problem | None:

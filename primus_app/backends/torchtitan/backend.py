@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from primus_app.backends.base import RankContext
 from primus_app.backends.patches import Patch, check_choice
+from primus_app.backends.stored_index import stored_problem
 from primus_app.backends.torchtitan.device import CPU_DEVICE_ID
 from primus_app.backends.torchtitan.native import flatten
 from primus_app.backends.torchtitan.patches import PATCHES
@@ -41,9 +42,7 @@ class TorchTitanBackend:
         return PATCHES
 
     def check_weights(self, folder: Path) -> list[Problem]:
-        from primus_app.backends.stored_tensors import check_stored
-
-        return check_stored(folder, "checkpoint.load")
+        return stored_problem(folder, "checkpoint.load")
 
     def train(self, context: RankContext) -> None:
         import torch

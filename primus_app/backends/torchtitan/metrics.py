@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torchtitan.components.metrics import BaseLogger, MetricsProcessor
 
+from primus_app.backends.divergence import stop_if_diverged
 from primus_app.backends.recorder import Recorder
 from primus_app.backends.throughput import throughput
+from primus_app.backends.torchtitan.device import device_type
 
 
 class StepMetrics(MetricsProcessor):
@@ -21,6 +24,8 @@ class StepMetrics(MetricsProcessor):
         """Model FLOPs for one token of training, in the convention of the plan."""
         tokens_per_step: int
         last_step: int
+        save_every: int
+        """Steps from one checkpoint to the next; 0 where none is saved."""
         peak_tflops: float | None
         """Dense peak of one device in the format that matrices are multiplied in; None shows no MFU."""
 
@@ -35,6 +40,10 @@ class StepMetrics(MetricsProcessor):
         return BaseLogger()
 
     def should_log(self, step: int) -> bool:
+        """Also before a checkpoint is saved, whose numbers are then looked at alone."""
+        return self._is_recorded(step) or bool(self.config.save_every and step % self.config.save_every == 0)
+
+    def _is_recorded(self, step: int) -> bool:
         """Every ``log_freq`` steps, the first and the last."""
         return step in (1, self.config.last_step) or step % self.config.log_freq == 0
 
@@ -55,7 +64,12 @@ class StepMetrics(MetricsProcessor):
         grad_norm: float,
         extra_metrics: dict[str, Any] | None = None,
     ) -> None:
-        """One line of metrics; the times are means over the steps since the last one."""
+        """One line of metrics; the times are means over the steps since the last one. TorchTitan has looked at the loss itself."""
+        if not math.isfinite(grad_norm):
+            # Other ranks than the recorder's may know no loss; the norm is the same on all.
+            stop_if_diverged(step, global_avg_loss if self.recorder else None, grad_norm, torch.device(device_type()))
+        if not self._is_recorded(step):
+            return
         elapsed = time.perf_counter() - self.time_last_log
         num_steps = step - self.last_logged
         tokens = self.ntokens_since_last_log / self.parallel_dims.non_data_parallel_size

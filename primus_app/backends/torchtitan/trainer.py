@@ -1,6 +1,7 @@
 """TorchTitan's own Trainer, with the weights, records and collectives of this run."""
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from torchtitan.trainer import Trainer
 from primus_app.backends.agreement import all_well
 from primus_app.backends.balance_loss import mean_balance_loss
 from primus_app.backends.base import RankContext
+from primus_app.backends.divergence import diverged
 from primus_app.backends.recorder import Recorder
 from primus_app.backends.saved import open_saved
 from primus_app.backends.torchtitan.checkpoints import Checkpoints, DamagedStep
@@ -25,6 +27,9 @@ from primus_app.run.checkpoints import newest_checkpoint
 from primus_app.run.events import Event, append_event
 
 logger = logging.getLogger(__name__)
+
+_NOT_FINITE = re.compile(r"Loss is not finite \(global_avg_loss=(\S+)\)")
+"""How TorchTitan's own error begins, which has no type of its own (torchtitan/trainer.py, train_step)."""
 
 Batch = tuple[dict[str, torch.Tensor], torch.Tensor]
 
@@ -72,7 +77,12 @@ class RunTrainer(Trainer):
         """As upstream's; the balance loss is that of this step alone."""
         for router in self.routers:
             router.tally.zero_()
-        super().train_step(data_iterator)
+        try:
+            super().train_step(data_iterator)
+        except RuntimeError as error:
+            if found := _NOT_FINITE.match(str(error)):
+                raise diverged(self.step, found[1]) from error
+            raise
 
     def _set_weights(self) -> None:
         config = self.context.config

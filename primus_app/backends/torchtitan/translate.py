@@ -145,6 +145,7 @@ def _metrics(config: Config, batch: Batch) -> StepMetrics.Config:
         flops_per_token=training_flops_per_token(config.model, config.training.seq_len),
         tokens_per_step=batch.tokens_per_step,
         last_step=batch.steps,
+        save_every=config.checkpoint.every,
         peak_tflops=getattr(config.hardware.peak_tflops, config.precision.compute),
     )
 

@@ -1,6 +1,7 @@
 """The records of one file of instructions: lines of JSON, entries of a JSON list, or rows of Parquet, each with its place."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ def _entries(file: TextFile, compression: str | None) -> Iterator[Record]:
     with unpacked(file, compression) as (_, stream):
         content = stream.read()
     try:
-        found = json.loads(decoded(file, content, 0, ""))
+        found = json.loads(decoded(file, content.removeprefix(BOM_UTF8), 0, ""))
     except (ValueError, RecursionError) as error:
         at = f"line {error.lineno}, column {error.colno}: " if isinstance(error, json.JSONDecodeError) else ""
         fix = (".json is a list of objects, or one whole object on each line",)

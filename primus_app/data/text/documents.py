@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -58,12 +59,13 @@ class Line(NamedTuple):
 
 
 def json_lines(file: TextFile, stream: BinaryIO) -> Iterator[Line]:
-    """The lines of ``stream`` that are not blank; UserError where there is none."""
+    """The lines of ``stream`` that are not blank, without a byte order mark before them; UserError where there is none."""
     offset, found = 0, False
     for number, content in enumerate(stream, 1):
-        if not content.isspace():
+        mark = len(BOM_UTF8) if number == 1 and content.startswith(BOM_UTF8) else 0
+        if content[mark:].strip():
             found = True
-            yield Line(number, offset, content)
+            yield Line(number, offset + mark, content[mark:])
         offset += len(content)
     if not found:
         raise UserError(Problem(file.path, f"holds no document: {offset} bytes without a line of JSON.", ("remove it",)))
@@ -134,7 +136,7 @@ def first_object(file: TextFile, compression: str | None) -> dict[str, Any] | No
     with unpacked(file, compression) as (_, stream):
         first = stream.readline()
     try:
-        values = json.loads(first)
+        values = json.loads(first.removeprefix(BOM_UTF8))
     except (ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None

@@ -273,6 +273,8 @@ def test_settings_that_are_other_words_for_ours(overrides: dict[str, Any], expec
         {"hidden_dropout": 0.1},
         {"eod_mask_loss": True},
         {"valid_data_path": "/d/v", "train_data_path": "/d/a"},
+        {"train_data_path": "0.3 /x/a b 0.7"},
+        {"data_path": "0.3 /x/a 0.7"},
         {"load": "/a/checkpoint"},
         {"use_torch_fsdp2": True},
         {"recompute_num_layers": 3, "recompute_granularity": "full", "recompute_method": "block"},

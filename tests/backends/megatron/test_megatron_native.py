@@ -274,6 +274,11 @@ def test_a_group_of_micro_batches_is_one_that_the_schedule_takes(size: int, lega
     assert (found == []) is legal
 
 
+def test_a_section_is_offered_where_only_its_name_is_near() -> None:
+    (problem,) = refused((), "dpd.x=3")
+    assert "backend.native.ddp." in problem.fix[0]
+
+
 def test_all_wrong_options_at_once() -> None:
     assert len(refusals("backend.native.ddp.bucket=1", "backend.native.optimizer.lr=1", "backend.native.transformer.fp8=hybrid")) == 3
 

@@ -8,6 +8,7 @@ import pytest
 import primus_app
 from primus_app.backends.base import load_backend
 from primus_app.backends.megatron.support import check_support
+from primus_app.backends.megatron.versions import NEEDED
 from primus_app.config.compose import Request
 from primus_app.config.errors import Problem
 from primus_app.config.load import load_config
@@ -141,7 +142,9 @@ def test_what_it_can_do_is_not_refused(overrides: tuple[str, ...]) -> None:
 
 def test_a_version_that_was_not_tested_is_refused(tmp_path: Path) -> None:
     core = tmp_path / "megatron" / "core"
-    core.mkdir(parents=True)
+    for name in NEEDED:
+        (core.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        (core.parent / name).touch()
     (core / "package_info.py").write_text("MAJOR = 0\nMINOR = 14\nPATCH = 2\n")
     config = load_config(Request(("backend=megatron", f"backend.megatron_path='{tmp_path}'")), hardware="cpu")
     found = load_backend("megatron").check_machine(config)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from primus_app.backends.base import load_backend
-from primus_app.backends.megatron.versions import check_installed, check_path, has_training, installed_version
+from primus_app.backends.megatron.versions import NEEDED, check_installed, check_path, has_training, installed_version, naming_path
 from primus_app.config.compose import Request
 from primus_app.config.load import load_config
 from primus_app.config.schema import BackendConfig
@@ -16,6 +16,9 @@ def checkout(tmp_path: Path) -> Path:
     """The files that the search looks at, as a checkout of 0.17.0 has them."""
     for part in ("core", "training"):
         (tmp_path / "megatron" / part).mkdir(parents=True)
+    for name in NEEDED:
+        (tmp_path / "megatron" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "megatron" / name).touch()
     (tmp_path / "megatron/core/package_info.py").write_text('MAJOR = 0\nMINOR = 17\nPATCH = 0\nPRE_RELEASE = ""\n')
     (tmp_path / "megatron/training/training.py").touch()
     return tmp_path
@@ -35,6 +38,29 @@ def test_a_path_without_megatron(tmp_path: Path) -> None:
     (problem,) = check_path(backend(megatron_path=str(tmp_path)))
     assert problem.where == "backend.megatron_path"
     assert list(check_installed(backend(megatron_path=str(tmp_path)))) == []
+
+
+def test_an_empty_core_is_no_megatron(tmp_path: Path) -> None:
+    """Python would import the installed one in its place."""
+    (tmp_path / "megatron/core").mkdir(parents=True)
+    (problem,) = check_path(backend(megatron_path=str(tmp_path)))
+    assert problem.what == f"{tmp_path} is no whole Megatron: megatron/core/__init__.py is not in it"
+
+
+def test_broken_code_at_a_path_is_named_with_its_line(checkout: Path) -> None:
+    assert list(check_path(backend(megatron_path=str(checkout)))) == []
+    file = checkout / "megatron/core/parallel_state.py"
+    file.write_text("import os\ndef broken(:\n")
+    (problem,) = check_path(backend(megatron_path=str(checkout)))
+    assert problem.what == f"{file}, line 2 is no Python that can be read: invalid syntax"
+    assert problem.where == "backend.megatron_path"
+
+
+@pytest.mark.parametrize(("code", "said"), [("import no_such", "No module named 'no_such'"), ("\n\nx = (", "part.py, line 3")])
+def test_an_import_that_fails_in_a_rank_names_the_path(code: str, said: str) -> None:
+    with pytest.raises(RuntimeError, match="megatron_path=/here cannot be imported") as caught, naming_path("/here"):
+        exec(compile(code, "part.py", "exec"), {})
+    assert said in str(caught.value)
 
 
 def test_a_core_without_the_trainer(checkout: Path) -> None:

@@ -62,6 +62,12 @@ def test_each_line_is_a_document_and_blank_ones_are_none(listed: Listed) -> None
     assert [document.position for document in documents(file, "text")][-1] == len(LINES)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_byte_order_mark_before_json_is_no_content(listed: Listed, name: str) -> None:
+    assert texts(listed(name, b"\xef\xbb\xbf" + LINES)) == texts(listed("b.jsonl", LINES))
+    assert "line 1, byte 3: " in mistake(listed("c.jsonl", b"\xef\xbb\xbf{nothing}\n"))
+
+
 def test_json_is_lines_where_the_first_is_a_document(listed: Listed) -> None:
     assert texts(listed("a.json", LINES)) == ["one", "zwei ä", ""]
     for content in (b'{\n "text": "one"}', b'{"name": "package"}\n', b"[1]", b"not json"):

@@ -21,6 +21,8 @@ def data_rows(settings: Settings) -> Iterator[Row]:
         value = settings[key]
         if mock:
             yield Row(key, value, fate=Fate.NO_MEANING, note="mock_data takes its place" if value else "")
+        elif key == used and (wrong := _wrong_pairs(value)):
+            yield Row(key, value, fate=Fate.DIFFERS, note=wrong)
         elif key == used:
             yield Row(key, value, corpus(value))
         else:
@@ -31,9 +33,24 @@ def data_rows(settings: Settings) -> Iterator[Row]:
     yield from _evaluation(settings)
 
 
+def _wrong_pairs(value: str | list[str]) -> str | None:
+    """What is wrong with weights among paths that are not each before its path; None for pairs, and for paths alone."""
+    parts = _parts(value)
+    numbers = [place for place, each in enumerate(parts) if _number(each) is not None]
+    if not numbers or (numbers == list(range(0, len(parts), 2)) and len(parts) % 2 == 0):
+        return None
+    first = next((place for place, each in enumerate(parts) if (_number(each) is None) == (place % 2 == 0)), len(parts))
+    where = f"{parts[first]!r} at place {first + 1}" if first < len(parts) else f"{parts[-1]!r} at the end, which no path follows,"
+    return f"{where} is not as Megatron has it, a weight before each path: 0.3 /data/a 0.7 /data/b; set data.path and data.weights"
+
+
+def _parts(value: str | list[str]) -> list[str]:
+    return value.split() if isinstance(value, str) else [str(each) for each in value]
+
+
 def corpus(value: str | list[str]) -> tuple[str, ...]:
     """``[weight, path, weight, path]`` or ``[path, path]``, also as text with spaces."""
-    parts = value.split() if isinstance(value, str) else [str(each) for each in value]
+    parts = _parts(value)
     weights = [_number(each) for each in parts[::2]]
     if len(parts) % 2 == 0 and all(weight is not None for weight in weights):
         paths: Any = parts[1::2]

@@ -14,7 +14,8 @@ CORE = """\
 
 `backend=megatron` passes fields of Megatron's configurations through, by the name of the configuration and the field's own: `transformer`
 is TransformerConfig (MLATransformerConfig with latent attention), `ddp` DistributedDataParallelConfig, `optimizer` OptimizerConfig. So
-`primus backend=megatron parallel=fsdp backend.native.ddp.bucket_size=10000000`. Fields are those of the megatron-core that is there;
+`primus backend=megatron parallel=fsdp cluster.devices_per_node=2
+backend.native.ddp.overlap_grad_reduce=true backend.native.ddp.bucket_size=10000000`. Fields are those of the megatron-core that is there;
 {versions} are recorded (`./scripts/record-megatron-fields`). `native/megatron.json` in the run directory shows what Megatron received.
 """
 

@@ -172,8 +172,10 @@ class HostedTrainer(Trainer):
     def stepped(self, step: int, losses: dict[str, Any], norm: Any) -> None:
         """``step`` is trained; the optimizer has the rate of the next one already."""
         self.step = step
+        loss = float(losses["loss"]) if losses and self._is_looked_at() else None
+        self._stop_if_diverged(loss, float(norm))
         if self._is_logged():
-            self._log(float(losses["loss"]) if losses else None, float(norm))
+            self._log(loss, float(norm))
         self.next_rate = super()._rate()
         self._save_if_due()
 
