@@ -51,7 +51,12 @@ class Layout:
 
     @property
     def expert_shards(self) -> Number:
-        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them; at least 1."""
+        """The same for routed experts: those of ``shards`` and tp that do not hold different experts or parts of them; at least 1.
+
+        Neither engine lets ep reach across dp_replicate where weights or optimizer states are divided: TorchTitan's mesh of experts is
+        dp_replicate x efsdp x ep (distributed/parallel_dims.py), and Megatron divides the ranks of an expert among dp_replicate
+        replicas of its optimizer (parallel_state.py, intra_partial_expert_data_parallel_size). What would is refused.
+        """
         ranks = self.dp_shard * self.cp * self.tp // (self.ep * self.etp)
         return ranks + (ranks == 0)
 

@@ -17,16 +17,13 @@ TIGHT = 0.8
 WITHHELD = 0.011
 """Of the memory as sold that no program gets: an H100 of 80 GB has 79.1 GiB for torch. What makers call GB of HBM are 2^30 bytes."""
 
-PROCESS_BYTES = 2**29
-"""Resident memory of a training process on a CPU before its model: an import of torch and an engine, measured at 0.55 GB."""
-
 
 @dataclass(frozen=True)
 class MemoryEstimate:
     """Bytes.
 
     Attributes:
-        stages: of a rank of each pipeline stage, in order; on a CPU with the process itself as overhead.
+        stages: of a rank of each pipeline stage, in order.
         available: what the ranks of ``counted`` stages share: one device's memory, or on a CPU the whole machine's. None: not known.
         needed: what is held against it: the fullest rank, or on a CPU all ranks together.
         on_cpu: whether ranks are processes that share one memory.
@@ -62,5 +59,5 @@ def estimate_memory(config: Config, mesh: Mesh, batch: Batch, local_bytes: int |
         available = sold * (1 - WITHHELD) * 2**30 if sold is not None else local_bytes
         return MemoryEstimate(stages, available, needed, on_cpu=False)
     ranks = mesh.world // mesh.pp
-    needed = sum(ranks * (float(stage.total) + PROCESS_BYTES) for stage in stages)
+    needed = sum(ranks * float(stage.total) for stage in stages)
     return MemoryEstimate(stages, sold * 2**30 if sold is not None else local_bytes, needed, on_cpu=True)

@@ -39,9 +39,13 @@ def workload_of(config: Config) -> Workload:
 
 
 def layout_of(config: Config, mesh: Mesh, batch: Batch) -> Layout:
-    """The layout in plain ints."""
+    """The layout in plain ints; replicas over which Megatron's optimizer shards all the same count as shards.
+
+    That is where its distributed optimizer is asked for with dp_shard 1 (optimizer_instances in backends/megatron/translate.py).
+    """
     parallel = config.parallel
     chosen = parallel.distributed_optimizer
+    shards_all = chosen is True and mesh.dp_shard == 1
     return Layout(
         tp=mesh.tp,
         pp=mesh.pp,
@@ -49,8 +53,8 @@ def layout_of(config: Config, mesh: Mesh, batch: Batch) -> Layout:
         cp=mesh.cp,
         ep=mesh.ep,
         etp=mesh.etp,
-        dp_replicate=mesh.dp_replicate,
-        dp_shard=mesh.dp_shard,
+        dp_replicate=1 if shards_all else mesh.dp_replicate,
+        dp_shard=mesh.dp if shards_all else mesh.dp_shard,
         micro_batch_size=batch.micro_batch_size,
         num_microbatches=batch.accumulation,
         sequence_parallel=int(parallel.sequence_parallel and mesh.tp > 1),

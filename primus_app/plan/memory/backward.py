@@ -1,9 +1,12 @@
 """What the backward pass of one layer needs at its peak, beside what the forward pass kept."""
 
-from primus_app.plan.memory.arithmetic import choose, larger
+from primus_app.plan.memory.arithmetic import choose, larger, share
 from primus_app.plan.memory.layers import StageLayers
+from primus_app.plan.memory.logits import CHUNKS
 from primus_app.plan.memory.widths import Widths, element
 from primus_app.plan.workload import Layout, Number, Workload
+
+FLOAT32 = 4
 
 
 def layer_gradients(workload: Workload, layout: Layout, layers: StageLayers) -> Number:
@@ -30,6 +33,14 @@ def layer_gradients(workload: Workload, layout: Layout, layers: StageLayers) -> 
 
 
 def output_gradients(workload: Workload, layout: Layout) -> Number:
-    """Bytes at the output layer: its input whole where it is divided along the sequence, and the gradient of that."""
+    """Bytes at the output layer: its input whole where it is divided along the sequence, and the gradient of that.
+
+    torchtitan's ChunkedLossWrapper (components/loss.py of 0.3.0) gathers the gradients of its chunks in float32, besides that of one
+    chunk, and where a micro batch has several samples, copies its input, whose chunks along the sequence do not lie one after another.
+    """
     hidden = Widths(whole=element(workload) * workload.model.hidden_size).bytes(workload, layout)
-    return hidden + (layout.tp > 1) * layout.sequence_parallel * hidden
+    gathered = (layout.tp > 1) * layout.sequence_parallel * hidden
+    if workload.loss != "chunked":
+        return hidden + gathered
+    gradients = Widths(whole=FLOAT32 * workload.model.hidden_size).bytes(workload, layout) + share(hidden, CHUNKS)
+    return gradients + (layout.micro_batch_size > 1) * hidden + gathered

@@ -9,7 +9,7 @@ from primus_app.plan.memory.in_flight import in_flight
 from primus_app.plan.memory.layer_bytes import FULL, SELECTIVE, LayerWidths, final_norm, layer_input, layer_widths
 from primus_app.plan.memory.layers import StageLayers, stage_layers
 from primus_app.plan.memory.logits import logits_bytes, output_weights
-from primus_app.plan.memory.overhead import FRAGMENTATION, device_bytes, workspace_bytes
+from primus_app.plan.memory.overhead import device_bytes, reserved_in_vain, workspace_bytes
 from primus_app.plan.memory.placeholders import placeholders, unfused_gradient
 from primus_app.plan.memory.sharded_weights import unsharded
 from primus_app.plan.memory.state import RankParameters, rank_parameters, state
@@ -61,9 +61,8 @@ def stage_memory(workload: Workload, layout: Layout, stage: Number) -> StageMemo
     parameters = rank_parameters(workload, layout, layers)
     held = state(workload, layout, parameters)
     activations, again = _activations(workload, layout, layers, stage)
-    temporary = _temporary(workload, layout, layers, parameters, again)
-    allocated = held.weights + held.gradients + held.optimizer + activations + temporary
-    vain = (allocated * FRAGMENTATION) // 1 if workload.fused else 0 * allocated
+    temporary = _temporary(workload, layout, layers, parameters, again, stage)
+    vain = reserved_in_vain(workload, held.weights + held.gradients + held.optimizer, activations + temporary)
     return StageMemory(held.weights, held.gradients, held.optimizer, activations, temporary, device_bytes(workload, layout), vain)
 
 
@@ -120,13 +119,13 @@ def _largest(widths: LayerWidths, workload: Workload, layout: Layout, layers: St
     return found
 
 
-def _temporary(workload: Workload, layout: Layout, layers: StageLayers, parameters: RankParameters, again: Number) -> Number:
+def _temporary(workload: Workload, layout: Layout, layers: StageLayers, parameters: RankParameters, again: Number, stage: Number) -> Number:
     at_output = layers.is_last * (logits_bytes(workload, layout) + output_gradients(workload, layout))
     at_layer = layer_gradients(workload, layout, layers) + again
     always = workspace_bytes(workload, layout)
     if workload.engine == "torchtitan":
         gathered = unsharded(workload, layout, layers, parameters)
-        always = always + received(workload, layout)
+        always = always + received(workload, layout, layers, in_flight(workload, layout, stage))
         return always + gathered.always + larger(at_output + gathered.at_output, at_layer + gathered.at_layer)
     at_output = at_output + layers.is_last * element(workload) * output_weights(workload, layout)
     at_layer = at_layer + unfused_gradient(workload, layout, layers)

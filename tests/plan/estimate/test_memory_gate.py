@@ -8,7 +8,8 @@ from primus_app.config.compose import Request
 from primus_app.config.load import load_config
 from primus_app.config.schema import Config
 from primus_app.plan.estimate.gate import memory_note, memory_problems
-from primus_app.plan.estimate.memory import PROCESS_BYTES, MemoryEstimate, estimate_memory
+from primus_app.plan.estimate.memory import MemoryEstimate, estimate_memory
+from primus_app.plan.memory.overhead import PROCESS
 from primus_app.plan.plan import make_plan
 
 GIB = 2**30
@@ -64,8 +65,16 @@ def test_nothing_is_known_of_hardware_without_a_figure() -> None:
 def test_processes_on_a_cpu_share_its_memory() -> None:
     one, two = (estimate_of(f"cluster.devices_per_node={n}", "parallel.dp_replicate=auto", "parallel.dp_shard=1") for n in (1, 2))
     state = 16 * 820_352
-    assert one.needed > PROCESS_BYTES + state
+    assert one.needed > PROCESS["torchtitan"] + state
+    assert one.stages[0].overhead == PROCESS["torchtitan"]
     assert two.needed == pytest.approx(2 * one.needed, rel=0.01)
+
+
+def test_megatrons_optimizer_shards_over_replicas_where_there_are_no_shards() -> None:
+    # optimizer_instances of backends/megatron/translate.py is 1 there, so float32 moments are 8 bytes over all 2 x 2 ranks of dp and cp.
+    wanted = ("backend=megatron", "parallel.cp=2", "parallel.dp_replicate=2", "parallel.dp_shard=1", "cluster.devices_per_node=4")
+    whole, divided = (estimate_of(*wanted, f"parallel.distributed_optimizer={on}").stages[0] for on in ("auto", "true"))
+    assert (whole.optimizer, divided.optimizer) == (8 * 820_352, 2 * 820_352)
 
 
 def test_what_does_not_fit_is_refused_with_ways_that_do() -> None:

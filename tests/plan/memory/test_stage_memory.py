@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from primus_app.plan.memory.backward import output_gradients
+from primus_app.plan.memory.exchange import received
 from primus_app.plan.memory.layers import stage_layers
+from primus_app.plan.memory.logits import logits_bytes
+from primus_app.plan.memory.overhead import HOLES, PROCESS
 from primus_app.plan.memory.stage_memory import StageMemory, stage_memory, worst_memory
 from primus_app.plan.stages import split_layers
 from primus_app.plan.workload import Layout
@@ -38,6 +42,43 @@ def test_the_parts_are_the_sum(workload_of: Of, layout_of: Of) -> None:
     found = stage_memory(workload_of(), layout_of(tp=8, pp=4, num_microbatches=8), 0)
     assert found.total == sum(getattr(found, field.name) for field in fields(StageMemory))
     assert found.allocated < found.reserved < found.total
+
+
+def test_the_chunked_loss_gathers_gradients_in_float32(workload_of: Of, layout_of: Of) -> None:
+    # torchtitan 0.3.0, components/loss.py: GradAccumulator has 4 bytes a token and hidden element, a chunk's gradient an eighth of the
+    # tokens; the chunks of several samples are copies. Logits of an eighth of the tokens, three times in float32.
+    workload = workload_of("llama3_8b", engine="torchtitan", loss="chunked")
+    for batch in (1, 4):
+        tokens = batch * 4096
+        expected = tokens * 4096 * (4 + 2 * (batch > 1)) + tokens // 8 * (2 * 4096 + 3 * 4 * 128256)
+        layout = layout_of(micro_batch_size=batch)
+        assert output_gradients(workload, layout) + logits_bytes(workload, layout) == expected
+    tensor_parallel = output_gradients(workload, layout_of(tp=4)), output_gradients(workload, layout_of(tp=4, sequence_parallel=False))
+    assert tensor_parallel[0] - tensor_parallel[1] == 4096 * 2 * 4096
+
+
+@pytest.mark.parametrize(("schedule", "flying"), [("1f1b", (4, 3, 2, 1)), ("gpipe", (8, 8, 8, 8))])
+def test_torchtitans_buffers_between_stages(schedule: str, flying: tuple[int, ...], workload_of: Of, layout_of: Of) -> None:
+    # torch 2.13, PipelineStage: 8 inputs received but on the first stage, less those kept as activations; 8 gradients received and the
+    # outputs in flight kept but on the last. Each [tokens, hidden] in bf16.
+    workload, layout = workload_of(engine="torchtitan", schedule=schedule), layout_of(pp=4, num_microbatches=8)
+    found = []
+    for stage, alive in enumerate(flying):
+        inputs, outputs = 8 - alive if stage else 0, 8 + alive if stage < 3 else 0
+        found.append((received(workload, layout, stage_layers(workload.model, layout, stage), alive), (inputs + outputs) * 4096 * 8192 * 2))
+    assert [count for count, _ in found] == [expected for _, expected in found]
+
+
+def test_no_buffers_without_a_pipeline(workload_of: Of, layout_of: Of) -> None:
+    workload, layout = workload_of(engine="torchtitan"), layout_of(num_microbatches=8)
+    assert received(workload, layout, stage_layers(workload.model, layout, 0), 1) == 0
+
+
+@pytest.mark.parametrize("engine", ["megatron", "torchtitan"])
+def test_a_process_on_a_cpu(engine: Any, workload_of: Of, layout_of: Of) -> None:
+    found = stage_memory(workload_of("llama_tiny", engine=engine, fused=False, compute="fp32"), layout_of(), 0)
+    assert found.overhead == PROCESS[engine]
+    assert found.reserved_in_vain == int(HOLES[engine] * (found.activations + found.temporary))
 
 
 def test_recomputation_needs_less(workload_of: Of, layout_of: Of) -> None:
