@@ -21,9 +21,6 @@ NOTE = "weights.json"
 
 
 AGAIN = "convert the weights again"
-PICKLE = b"\x80"
-"""The first byte of each (Python's pickletools, opcode PROTO)."""
-
 SHOWN = 3
 
 
@@ -84,18 +81,6 @@ def read_note(folder: Path, model: ModelConfig, where: str) -> Note:
     if problems := [Problem(where, what, fix) for what, fix in _disagreements(folder, model, note)]:
         raise UserError(problems)
     return note
-
-
-def damaged_files(folder: Path) -> list[str]:
-    """What is wrong with the files of a checkpoint, as far as a glance without torch tells: its index, and whether there is any data."""
-    found = [f"{name} is empty" for name in (*MARKERS, MEGATRON_MARK) if (folder / name).exists() and not (folder / name).stat().st_size]
-    index = next((folder / name for name in MARKERS if (folder / name).exists()), None)
-    if index is not None and not found and index.open("rb").read(1) != PICKLE:
-        found.append(f"{index.name} is no index of torch's")
-    data = list(folder.glob("*.distcp"))
-    if not data:
-        found.append("its files *.distcp are missing")
-    return found + [f"{file.name} is empty" for file in data if not file.stat().st_size]
 
 
 def _disagreements(folder: Path, model: ModelConfig, note: Note) -> Iterator[tuple[str, tuple[str, ...]]]:
