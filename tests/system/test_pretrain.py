@@ -120,3 +120,15 @@ def test_the_record_is_of_the_published_parser(megatron_lm: Path) -> None:
         [sys.executable, "-W", "ignore", "-c", RECORD.format(path=str(megatron_lm))], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "True"
+
+
+def test_the_trainer_that_diverges_stops_as_the_loop_does(start: Start, megatron_lm: Path) -> None:
+    """A rate of 1e30: step 2 has no finite gradient; what was saved before stays, and nothing is saved after."""
+    pretrain = ("backend=megatron", "backend.runner=pretrain", f"backend.megatron_path='{megatron_lm}'")
+    layout = ("parallel=pp2", "cluster.devices_per_node=2", "logging.every=100", "training.steps=12", "checkpoint.every=1")
+    program = start(*pretrain, *layout, "optimizer.lr=1e30", "optimizer.warmup_steps=1")
+    code, output = program.end()
+    assert code == 4, output
+    assert "Diverged: the loss of step 2 is " in output
+    assert "Lower optimizer.lr" in output
+    assert [path.name for path in (program.run / "checkpoints").iterdir()] == ["step-1"]
