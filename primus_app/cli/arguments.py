@@ -17,6 +17,7 @@ VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters, FLOPs and memory, and what would not work; starts nothing",
     "tune": "find the fastest layouts that fit: primus tune model=llama3_70b hardware=mi300x cluster.nodes=8; starts nothing",
+    "tune-hardware": "fit the constants of a device to finished runs of it: primus tune-hardware RUN… [--output FILE.yaml]",
     "export": "print a configuration as arguments of Megatron-LM: primus export backend=megatron --to args",
     "convert": "weights of a run, or of a Hugging Face folder, for other programs: primus convert SRC [DST] --to hf|torchtitan|megatron",
     "import-primus": "tell an experiment of AMD's Primus as a command: import-primus FILE.yaml",
@@ -31,6 +32,7 @@ OWN_FLAGS = {
     "train": {},
     "plan": {"--json": "print the plan as JSON", "--html": "write the plan with pictures to a file too: --html plan.html"},
     "tune": {"--json": "print the layouts as JSON"},
+    "tune-hardware": {"--output": "a new file for conf/hardware, or for a folder hardware of your own"},
     "export": {"--to": "the format: args, one argument a line, to be put after a command"},
     "convert": {
         "--to": "the format: hf (a Hugging Face folder), torchtitan or megatron",
@@ -46,7 +48,7 @@ OWN_FLAGS = {
 VALUE_FLAGS = {"export": ("--to",), "plan": ("--html",)}
 """Those of OWN_FLAGS that a value follows, of verbs on a configuration."""
 
-FILE_VERBS = ("convert", "import-primus", "import-titan")
+FILE_VERBS = ("tune-hardware", "convert", "import-primus", "import-titan")
 """Verbs on a file or a folder: plain arguments follow, and no Hydra."""
 
 NO_EFFECT = {

@@ -35,6 +35,10 @@ def run_file_verb(verb: str, argv: Sequence[str]) -> int:
         from primus_app.cli.convert import run_convert
 
         return int(run_convert(argv))
+    if verb == "tune-hardware":
+        from primus_app.cli.tune_hardware import run_tune_hardware
+
+        return int(run_tune_hardware(argv))
     if verb == "import-primus":
         from primus_app.cli.import_primus import import_primus
 

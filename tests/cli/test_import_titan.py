@@ -85,7 +85,7 @@ def test_without_the_devices_the_table_is_shown_and_the_command_is_not(door: Doo
         (["a.toml"], "a.toml: no such file", ""),
         (["."], ".: cannot be read: Is a directory", ""),
         (["--jsn", "a.toml"], "--jsn: no such flag of import-titan", "did you mean --json?"),
-        (["a.toml", "--devices", "many"], "invalid int value: 'many'", "usage"),
+        (["a.toml", "--devices", "many"], "many is not allowed; it takes a whole number above 0", "for instance --devices 64"),
         (["a.toml", "--devices", "0"], "--devices: 0 is not allowed", ""),
         (["a.toml", "b.toml"], "unrecognized arguments: b.toml", "usage"),
         (["a.toml", "training.steps=5"], "unrecognized arguments: training.steps=5", "usage"),
