@@ -174,7 +174,7 @@ def _workload(row: Row, model: ModelConfig, layout: Layout, notes: str, dtype: s
         overlap_dp="no overlap" not in notes and not is_old,
         reduce="bf16" if is_old or "Modalities" in source or "PURE" in notes else "fp32",
         overlap_tp=any(name in source for name in OVERLAPPED_TP) or "sync" in notes,
-        scattered_sends=is_old,
+        waits_for_sends=is_old,
         gathers="tensors" if is_old and is_titan else "layers",
         **generation,
     )

@@ -10,6 +10,8 @@ from published_ranking import LEAST_TAU, LIMITED, mean_tau, rankings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/estimates.md"
 PICTURE = DOCS.parent / "images/estimates.svg"
+WORDS = ("what", "source", "device", "reason", "ranking within one source", "limit", "holds")
+"""Columns of words, which start at the left."""
 BEGIN, END = "<!-- written by scripts/bench/estimates --docs -->", "<!-- end -->"
 
 
@@ -21,8 +23,8 @@ def show(errors: list[Error], reasons: Counter[str], *, each_row: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     for title, header, rows in tables(errors, reasons):
         table = Table(title=title, title_justify="left")
-        for number, name in enumerate(header):
-            table.add_column(name, justify="left" if number == 0 else "right")
+        for name in header:
+            table.add_column(name, justify="left" if name in WORDS else "right")
         for row in rows:
             table.add_row(*row)
         console.print(table, highlight=False)
@@ -36,7 +38,7 @@ def in_docs(text: str, errors: list[Error], reasons: Counter[str]) -> str:
     """The document with its tables made anew."""
     parts = []
     for title, header, rows in tables(errors, reasons):
-        lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+        lines = [header, ["---" if name in WORDS else "---:" for name in header], *rows]
         parts.append(f"{title}:\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
     block = f"{BEGIN}\n" + "\n\n".join(parts) + f"\n{END}"
     return re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, text, flags=re.DOTALL)

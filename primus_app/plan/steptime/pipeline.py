@@ -52,7 +52,7 @@ def _send_s(rates: Rates, workload: Workload, layout: Layout) -> Number:
     whole = 2.0 * tokens_of(workload, layout) * workload.model.hidden_size
     distance = layout.world // layout.pp
     divided = whole / layout.tp
-    if workload.scattered_sends:
+    if workload.waits_for_sends:
         return send_s(rates, divided, distance) + all_gather_s(rates, group(rates, layout.tp), whole)
     return send_s(rates, np.where(layout.sequence_parallel, divided, whole), distance)
 

@@ -98,15 +98,19 @@ def test_overlap_hides_communication() -> None:
     assert step_time(work(overlap_tp=True), spread, H100).tp < step_time(work(), spread, H100).tp
 
 
-def test_scattered_sends_cross_the_network_once() -> None:
+def test_waits_for_sends_cross_the_network_once() -> None:
     """Without sequence parallelism all 8 ranks of tp hold the same: each sends an eighth, which links gather (arXiv 2104.04473, 4.1)."""
     placed = layout(tp=8, pp=4, dp_shard=2, sequence_parallel=0)
-    whole, parts = (step_time(work(scattered_sends=scattered), placed, H100).pp for scattered in (False, True))
+    whole, parts = (step_time(work(waits_for_sends=waits), placed, H100).pp for waits in (False, True))
     num_bytes, latency = 2 * 8192 * 8192, H100.latency_us
     waits = 2 * 3 + 2 * 16
     assert whole == pytest.approx(waits * (num_bytes / (50e9 * 0.85) + latency.nic * 1e-6), rel=1e-6)
     gathered = num_bytes * 7 / 8 / (450e9 * 0.84) + 7 * latency.link * 1e-6
-    assert parts == pytest.approx(waits * (num_bytes / 8 / (50e9 * 0.85) + latency.nic * 1e-6 + gathered), rel=1e-6)
+    each = num_bytes / 8 / (50e9 * 0.85) + latency.nic * 1e-6 + gathered
+    assert parts == pytest.approx(waits * each, rel=1e-6)
+    # 5 virtual stages: one exchange for each pair of passes of 16 micro batches.
+    interleaved = step_time(work(schedule="interleaved", waits_for_sends=True), replace(placed, vpp=5), H100)
+    assert interleaved.pp == pytest.approx((2 * 3 + 5 * 16) * each, rel=1e-6)
 
 
 def test_zero_3_gathers_once_more_to_compute_again() -> None:
