@@ -90,8 +90,8 @@ class Workload:
         graphs: whether kernels are launched as recorded graphs, not one by one by the host.
         fused_experts: whether an expert's products, SwiGLU and conversions run in one kernel.
         dispatcher: how tokens reach their experts: one copy for each expert, or one for each node (DeepEP).
-        waits_for_sends: whether stages send as Megatron did before 2023: what all tp ranks hold alike goes in parts and is gathered there,
-            and virtual stages do not compute meanwhile either.
+        waits_for_sends: whether stages send as Megatron did before it overlapped sends (core's overlap_p2p_comm): what all tp ranks hold
+            alike goes in parts and is gathered there, and virtual stages do not compute meanwhile either.
         gathers: what fully sharded weights are gathered by: layers, or tensors one by one as in DeepSpeed's ZeRO 3.
     """
 

@@ -23,7 +23,8 @@ agree in the number of devices and the batch too. Always by what a device takes 
 
 
 def rankings(errors: list[Error]) -> dict[str, dict[str, tuple[int, float]]]:
-    """By what is compared, then by source: number of runs that have another to be compared with, and tau of all pairs."""
+    """By what is compared, then by source: number of runs that have another to be compared with, and tau of all pairs; without what no
+    two runs can be compared by."""
     times = [each for each in errors if each.kind.startswith("step time")]
     found: dict[str, dict[str, tuple[int, float]]] = {}
     for name, key in COMPARED.items():
@@ -32,7 +33,7 @@ def rankings(errors: list[Error]) -> dict[str, dict[str, tuple[int, float]]]:
             sources[each.source][key(each)].append((each.device_s, each.device_s * (1 + each.error)))
         groups = {source: [group for group in by_key.values() if len(group) > 1] for source, by_key in sources.items()}
         found[name] = {source: (sum(map(len, some)), kendall_tau(some)) for source, some in groups.items() if some}
-    return found
+    return {name: by_source for name, by_source in found.items() if by_source}
 
 
 def mean_tau(by_source: dict[str, tuple[int, float]]) -> float:
