@@ -90,6 +90,9 @@ class Workload:
         graphs: whether kernels are launched as recorded graphs, not one by one by the host.
         fused_experts: whether an expert's products, SwiGLU and conversions run in one kernel.
         dispatcher: how tokens reach their experts: one copy for each expert, or one for each node (DeepEP).
+        waits_for_sends: whether stages send as Megatron did before it overlapped sends (core's overlap_p2p_comm): what all tp ranks hold
+            alike goes in parts and is gathered there, and virtual stages do not compute meanwhile either.
+        gathers: what fully sharded weights are gathered by: layers, or tensors one by one as in DeepSpeed's ZeRO 3.
     """
 
     model: ModelConfig
@@ -111,3 +114,5 @@ class Workload:
     graphs: bool = False
     fused_experts: bool = False
     dispatcher: Literal["alltoall", "deepep"] = "alltoall"
+    waits_for_sends: bool = False
+    gathers: Literal["layers", "tensors"] = "layers"

@@ -42,14 +42,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """One run; what its source does not give is None. Seconds and bytes."""
+    """One run; what its source does not give is None. Seconds and bytes.
+
+    Attributes:
+        memory_kind: what ``memory`` is: what torch has allocated, what its allocator has reserved, or what is used of the device.
+    """
 
     workload: Workload
     layout: Layout
     hardware: HardwareConfig
     step_s: float | None
-    allocated: float | None
-    reserved: float | None
+    memory: float | None
+    memory_kind: Literal["allocated", "reserved", "used"]
 
 
 def run_of(row: Row) -> Run | str:
@@ -71,14 +75,15 @@ def run_of(row: Row) -> Run | str:
     workload = _workload(row, model, layout, notes, dtype)
     step_s = _step_s(row, model, workload)
     memory = row["memory_gib"] * 2**30 if row.get("memory_gib") else None
-    is_allocated = "allocated" in notes
-    if row.get("memory_reserved_gib"):
-        reserved: float | None = row["memory_reserved_gib"] * 2**30
-    else:
-        reserved = None if is_allocated else memory
     if step_s is None and memory is None:
         return "nothing measured that can be compared"
-    return Run(workload, layout, hardware, step_s, memory if is_allocated else None, reserved)
+    return Run(workload, layout, hardware, step_s, memory, _memory_kind(notes))
+
+
+def _memory_kind(notes: str) -> Literal["allocated", "reserved", "used"]:
+    if "allocated" in notes:
+        return "allocated"
+    return "used" if "% of device" in notes else "reserved"
 
 
 def _reason(row: Row, notes: str, dtype: str) -> str | None:
@@ -162,13 +167,15 @@ def _workload(row: Row, model: ModelConfig, layout: Layout, notes: str, dtype: s
         schedule="interleaved" if layout.vpp > 1 else "1f1b",
         padded_vocab=math.ceil(model.vocab_size / pads) * pads,
         fused=True,
-        loss="fused" if "SimuMax" in source or "h200" in source else "plain",
+        loss="fused" if "CE fusion" in notes or _compiles_the_loss(source, notes) else "plain",
         gradient_fusion=not is_titan,
         compiled="eager" not in notes and "llm-foundry" not in source and "Modalities" not in source,
         attention="unfused" if is_old else "portable" if portable else "vendor",
         overlap_dp="no overlap" not in notes and not is_old,
         reduce="bf16" if is_old or "Modalities" in source or "PURE" in notes else "fp32",
         overlap_tp=any(name in source for name in OVERLAPPED_TP) or "sync" in notes,
+        waits_for_sends=is_old,
+        gathers="tensors" if is_old and is_titan else "layers",
         **generation,
     )
 
@@ -233,6 +240,12 @@ def _flops_of_a_step(source: str, model: ModelConfig, samples: int, length: int)
     if "long_sequence" in source:
         return samples * length * (whole - 6 * layers * hidden * length)
     return samples * length * whole if "ModelZoo" in source or "Megatron-LM" in source else None
+
+
+def _compiles_the_loss(source: str, notes: str) -> bool:
+    """Since April 2025 torchtitan compiles the loss with the model (pull request 1033); its sources have the month in their names."""
+    month = re.search(r"(20\d\d)-?(\d\d)", source)
+    return "torchtitan" in source and "eager" not in notes and month is not None and month[1] + month[2] > "202504"
 
 
 def _is_old(source: str) -> bool:

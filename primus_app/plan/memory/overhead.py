@@ -6,17 +6,19 @@ from primus_app.plan.workload import Layout, Number, Workload
 MIB = 2**20
 
 WORKSPACE = 64 * MIB
-"""Work space of matrix products that torch's allocator counts: 32 MiB of torch's cuBLAS on Hopper and later (CUBLAS_WORKSPACE_CONFIG's
-default) and 32 MiB of Transformer Engine's (pytorch/module/base.py)."""
+"""Work space of matrix products that torch's allocator counts: 32 MiB of torch's cuBLAS, as cuBLAS recommends for Hopper
+(cublasSetWorkspace; pytorch/pytorch, pull request 120925), assumed for all other devices too, and 32 MiB of Transformer Engine's
+(pytorch/module/base.py)."""
 
 FRAGMENTATION = 0.05
-"""Part of the allocated bytes that torch's allocator reserves in vain: mean of reserved over allocated in the runs that publish both."""
+"""Part of the allocated bytes that torch's allocator reserves in vain: assumed first; 25 runs publish both, and have 4.8 % on average."""
 
 CONTEXT = 600 * MIB
-"""CUDA or HIP context with loaded kernels, outside torch's allocator: what nvidia-smi shows of an idle process on H100."""
+"""CUDA or HIP context with loaded kernels, outside torch's allocator: assumed, from experience, as no run publishes it."""
 
 COMMUNICATOR = 160 * MIB
-"""Buffers of one NCCL communicator: 16 channels, each with 4 MiB (NCCL_BUFFSIZE) to send and to receive, and its protocol's small ones."""
+"""Buffers of one NCCL communicator: a channel has 4 MiB (NCCL_BUFFSIZE) to send and as much to receive, and small ones of its other
+protocols (NVIDIA/nccl, issues 391 and 1450). Its 16 channels are assumed: the library chooses by device and network."""
 
 
 PROCESS = {"torchtitan": 575 * MIB, "megatron": 480 * MIB}

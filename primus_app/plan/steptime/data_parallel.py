@@ -8,10 +8,15 @@ from primus_app.plan.steptime.collectives import all_gather_s, all_reduce_s, gro
 from primus_app.plan.steptime.overlap import exposed_s
 from primus_app.plan.steptime.rates import Rates
 from primus_app.plan.steptime.weights import RankWeights
-from primus_app.plan.workload import Layout, Number, Workload
+from primus_app.plan.workload import RECOMPUTE, Layout, Number, Workload
 
 BUCKET = 40e6
 """Weights in a bucket of Megatron's gradients, or a million for each data parallel rank where that is more (its DDP's default)."""
+
+
+MATRICES = 4
+"""Tensors of a layer that ZeRO 3 gathers one by one: two of attention, two of the MLP; smaller ones stay whole on each rank (DeepSpeed's
+stage3_param_persistence_threshold)."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,16 @@ def _fully_sharded(rates: Rates, workload: Workload, layout: Layout, weights: Ra
     """FSDP layer by layer: the next layer's weights come while one is computed; gradients leave while the one before is computed.
 
     Without pp each micro batch gathers weights for each of its passes and sums gradients; with pp the weights stay until the step ends,
-    as torchtitan's default has it.
+    as torchtitan's default has it. Gathered tensor by tensor, those of a layer that is computed again come a third time
+    (arXiv 2104.07857, section 4.1).
     """
-    layers = workload.model.num_hidden_layers / layout.pp + 1
-    once = exchange(rates, workload, layout, weights, layers)
-    ends = (once.gather + once.reduce) / layers
+    by_tensor = workload.gathers == "tensors"
+    pieces = (workload.model.num_hidden_layers / layout.pp + 1) * (MATRICES if by_tensor else 1)
+    once = exchange(rates, workload, layout, weights, pieces)
+    ends = (once.gather + once.reduce) / pieces
     if not workload.overlap_dp:
-        each = 2 * once.gather + once.reduce
+        again = np.where(by_tensor & (layout.recompute == RECOMPUTE.index("full")), 1, 0)
+        each = (2 + again) * once.gather + once.reduce
         return np.where(layout.pp == 1, layout.num_microbatches * each, once.gather + once.reduce)
     each = exposed_s(once.gather, forward) + exposed_s(once.gather + once.reduce, backward) + ends
     step = exposed_s(once.gather, forward) + exposed_s(once.reduce, backward) + ends

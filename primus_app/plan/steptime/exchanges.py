@@ -64,8 +64,14 @@ def ep_s(rates: Rates, workload: Workload, moe: MoeConfig, layout: Layout, token
 
 
 def copies_between_nodes(moe: MoeConfig, ranks: Group) -> Number:
-    """Nodes a token goes to over experts it goes to, when a node with several of its experts gets one copy: N(1 − (1 − 1/N)^k) / k."""
+    """Nodes a token goes to over experts it goes to, when a node with several of its experts gets one copy: N(1 − (1 − 1/N)^k) / k.
+
+    N are the nodes that its experts may be on: where a token keeps to some groups of experts, as DeepSeek-V3's to 4 of 8
+    (arXiv 2412.19437, section 2.1.2), those that these groups are on.
+    """
     chosen, nodes = moe.num_experts_per_tok, ranks.nodes
+    if moe.n_group > 1:
+        nodes = np.minimum(nodes, moe.topk_group * np.maximum(nodes / moe.n_group, 1))
     return nodes * (1 - (1 - 1 / nodes) ** chosen) / chosen
 
 

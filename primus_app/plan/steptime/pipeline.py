@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from primus_app.plan.steptime.collectives import send_s
+from primus_app.plan.steptime.collectives import all_gather_s, group, send_s
 from primus_app.plan.steptime.layer_time import layer_passes, output_passes, tokens_of
 from primus_app.plan.steptime.passes import Pass
 from primus_app.plan.steptime.rates import Rates
@@ -42,10 +42,19 @@ def stages_of(rates: Rates, workload: Workload, layout: Layout) -> Stages:
     even = layers % stages == 0
     middle = np.where(even, layers / stages, np.ceil((layers + 2) / stages))
     ends = np.where(even, middle, np.maximum((layers - middle * (stages - 2)) / 2, 0))
-    split = 1 + (layout.tp - 1) * layout.sequence_parallel
-    num_bytes = 2.0 * tokens_of(workload, layout) * model.hidden_size / split
-    send = np.where(layout.pp > 1, send_s(rates, num_bytes, layout.world // layout.pp), 0.0)
+    send = np.where(layout.pp > 1, _send_s(rates, workload, layout), 0.0)
     return Stages(forward, backward, output_forward, output_backward, middle, ends, send)
+
+
+def _send_s(rates: Rates, workload: Workload, layout: Layout) -> Number:
+    """Seconds from a stage to the next: each rank sends what it holds, or a part of it that is gathered there over the node's links
+    (arXiv 2104.04473, section 4.1)."""
+    whole = 2.0 * tokens_of(workload, layout) * workload.model.hidden_size
+    distance = layout.world // layout.pp
+    divided = whole / layout.tp
+    if workload.waits_for_sends:
+        return send_s(rates, divided, distance) + all_gather_s(rates, group(rates, layout.tp), whole)
+    return send_s(rates, np.where(layout.sequence_parallel, divided, whole), distance)
 
 
 def slowest(stages: Stages, layout: Layout) -> tuple[Pass, Pass]:

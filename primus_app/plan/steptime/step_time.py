@@ -73,10 +73,12 @@ def _filling(stages: Stages, layout: Layout) -> Number:
 
 def _sends(workload: Workload, layout: Layout) -> Number:
     """Sends a step waits for: there and back through the stages once, and under plain 1F1B twice for each micro batch, as neither
-    engine computes while it waits for a neighbour there; interleaved stages have other work meanwhile."""
+    engine computes while it waits for a neighbour there; interleaved stages have other work meanwhile, but for Megatron's before
+    overlap_p2p_comm, which send and receive after each pair of passes (arXiv 2402.15627, section 3.2)."""
     ramp = 2 * (layout.pp - 1)
-    steady = np.where((layout.vpp == 1) & (layout.pp > 1), 2 * layout.num_microbatches, 0)
-    return ramp + (0 if workload.schedule == "gpipe" else steady)
+    interleaved = layout.vpp * layout.num_microbatches if workload.waits_for_sends else 0
+    steady = np.where(layout.vpp == 1, 2 * layout.num_microbatches, interleaved)
+    return ramp + (0 if workload.schedule == "gpipe" else np.where(layout.pp > 1, steady, 0))
 
 
 def timeline(workload: Workload, layout: Layout, hardware: HardwareConfig) -> list[Event]:

@@ -9,6 +9,8 @@ import yaml
 
 from primus_app.config.location import conf_dir
 from primus_app.config.schema import HardwareConfig, ModelConfig
+from primus_app.plan.steptime.collectives import Group
+from primus_app.plan.steptime.exchanges import copies_between_nodes
 from primus_app.plan.steptime.rates import missing_constants
 from primus_app.plan.steptime.schedules import total_s
 from primus_app.plan.steptime.step_time import StepTime, step_time, timeline
@@ -94,6 +96,39 @@ def test_overlap_hides_communication() -> None:
     spread = layout(tp=8, dp_shard=64, num_microbatches=1)
     assert step_time(work(overlap_dp=True), spread, H100).dp < 0.6 * step_time(work(overlap_dp=False), spread, H100).dp
     assert step_time(work(overlap_tp=True), spread, H100).tp < step_time(work(), spread, H100).tp
+
+
+def test_waits_for_sends_cross_the_network_once() -> None:
+    """Without sequence parallelism all 8 ranks of tp hold the same: each sends an eighth, which links gather (arXiv 2104.04473, 4.1)."""
+    placed = layout(tp=8, pp=4, dp_shard=2, sequence_parallel=0)
+    whole, parts = (step_time(work(waits_for_sends=waits), placed, H100).pp for waits in (False, True))
+    num_bytes, latency = 2 * 8192 * 8192, H100.latency_us
+    waits = 2 * 3 + 2 * 16
+    assert whole == pytest.approx(waits * (num_bytes / (50e9 * 0.85) + latency.nic * 1e-6), rel=1e-6)
+    gathered = num_bytes * 7 / 8 / (450e9 * 0.84) + 7 * latency.link * 1e-6
+    each = num_bytes / 8 / (50e9 * 0.85) + latency.nic * 1e-6 + gathered
+    assert parts == pytest.approx(waits * each, rel=1e-6)
+    # 5 virtual stages: one exchange for each pair of passes of 16 micro batches.
+    interleaved = step_time(work(schedule="interleaved", waits_for_sends=True), replace(placed, vpp=5), H100)
+    assert interleaved.pp == pytest.approx((2 * 3 + 5 * 16) * each, rel=1e-6)
+
+
+def test_zero_3_gathers_once_more_to_compute_again() -> None:
+    """Without overlap: forward, again and backward, and one sum of gradients (arXiv 2104.07857, section 4.1); bytes alone count here."""
+    device = H100.model_copy(update={"latency_us": H100.latency_us.model_copy(update={"link": 0.0, "nic": 0.0})})
+    old = work(engine="torchtitan", overlap_dp=False, reduce="bf16", gathers="tensors")
+    three, two = (step_time(old, layout(dp_shard=64, recompute=recompute, num_microbatches=1), device).dp for recompute in (2, 0))
+    assert three / two == pytest.approx(4 / 3)
+
+
+def test_a_token_reaches_the_nodes_of_its_groups_only() -> None:
+    """DeepSeek-V3 chooses 8 experts from 4 of 8 groups: over 8 nodes 4 · (1 − (3/4)^8) of them get a copy, without groups 5.25."""
+    moe, ranks = model_of("deepseek_v3").moe, Group(64, 8, 8)
+    assert moe is not None
+    assert copies_between_nodes(moe, ranks) == pytest.approx(4 * (1 - 0.75**8) / 8)
+    assert copies_between_nodes(moe.model_copy(update={"n_group": 1, "topk_group": 1}), ranks) == pytest.approx(8 * (1 - 0.875**8) / 8)
+    # Two nodes with four groups each: a token's groups are on either.
+    assert copies_between_nodes(moe, Group(16, 8, 2)) == pytest.approx(2 * (1 - 0.5**8) / 8)
 
 
 def test_arrays_of_layouts_give_what_each_gives() -> None:
