@@ -7,12 +7,14 @@ from primus_app.config.schema import Config
 from primus_app.plan.estimate.memory import MemoryEstimate
 from primus_app.plan.estimate.render import shown_stages, term_bytes, verdict_line
 from primus_app.plan.estimate.render_time import NAMES, run_rows, step_rows
+from primus_app.plan.estimate.subject import layout_of, workload_of
 from primus_app.plan.estimate.time import PARTS, TimeEstimate, events
 from primus_app.plan.page.bars import Bar
 from primus_app.plan.page.gantt import Pass
-from primus_app.plan.page.page import Contents
+from primus_app.plan.page.page import Contents, Traffic
 from primus_app.plan.plan import Plan
 from primus_app.plan.render import Row, facts
+from primus_app.plan.steptime.traffic import bytes_sent
 
 GIB = 2**30
 ROUNDS = 4
@@ -40,7 +42,7 @@ def contents(
         timeline_note=f"{len({each.micro_batch for each in passes})} of {plan.batch.accumulation if plan.batch else 0} micro batches.",
         step=[(NAMES[name], float(getattr(time.step, name))) for name in PARTS if getattr(time.step, name) > 0] if time else [],
         mesh=plan.mesh,
-        traffic=[],
+        traffic=_traffic(config, plan, time) if time else [],
         notes=notes,
     )
 
@@ -48,6 +50,30 @@ def contents(
 def _bar(memory: MemoryEstimate, stage: int) -> Bar:
     terms = term_bytes(memory.stages[stage])
     return Bar(f"stage {stage}", tuple((name, size / GIB) for name, size in terms.items()))
+
+
+def _traffic(config: Config, plan: Plan, time: TimeEstimate) -> list[Traffic]:
+    mesh, batch = plan.mesh, plan.batch
+    if mesh is None or batch is None:
+        return []
+    workload, layout = workload_of(config), layout_of(config, mesh, batch)
+    sent = bytes_sent(workload, layout)
+    domain = config.hardware.link_domain or mesh.devices_per_node
+    inner = {"tp": 1, "cp": mesh.tp, "dp": mesh.tp, "pp": mesh.world // mesh.pp, "ep": mesh.etp}
+    sizes = {"tp": mesh.tp, "cp": mesh.cp, "ep": mesh.ep, "dp": mesh.dp, "pp": mesh.pp}
+    return [
+        Traffic(name, size, _place(size, inner[name], domain), sent[name] / GIB, float(getattr(time.step, name)))
+        for name, size in sizes.items()
+        if size > 1
+    ]
+
+
+def _place(size: int, stride: int, domain: int) -> str:
+    """Where a group of ``size`` ranks, each ``stride`` after the one before, lies."""
+    if size * stride <= domain:
+        return "inside a node"
+    inside = max(domain // stride, 1)
+    return "between nodes" if inside == 1 else f"{inside} of them on a node"
 
 
 def _time_facts(config: Config, plan: Plan, time: TimeEstimate | None) -> list[Row]:
