@@ -31,12 +31,13 @@ def time_of(config: Config, plan: Plan) -> "TimeEstimate | None":
 def plan_numbers(config: Config, plan: Plan, local_bytes: int | None, refused: Sequence[Problem] = ()) -> dict[str, Any]:
     """``local_bytes`` is this machine's memory where it trains on its CPU; ``refused`` is what the engine has against it."""
     from primus_app.plan.estimate.numbers import memory_dict, time_dict
+    from primus_app.plan.estimate.subject import again_share
     from primus_app.plan.estimate.time import time_unknown
     from primus_app.plan.flops import CONVENTIONS, flops_by_convention
 
     found = plan.to_dict()
     if plan.flops_per_token is not None:
-        per_token = flops_by_convention(config.model, config.training.seq_len, config.training.recompute)
+        per_token = flops_by_convention(config.model, config.training.seq_len, config.training.recompute, again_share(config, plan.mesh))
         found["flops_per_token_by_convention"] = {
             name: {"flops": flops, "convention": CONVENTIONS[name]} for name, flops in per_token.items()
         }

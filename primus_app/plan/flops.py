@@ -14,11 +14,13 @@ CONVENTIONS = {
 """Each by its name in --json; N and attention as in :func:`primus_app.plan.parameters.training_flops_per_token`."""
 
 
-def flops_by_convention(model: ModelConfig, seq_len: int, recompute: Literal["none", "selective", "full"]) -> dict[str, float]:
+def flops_by_convention(
+    model: ModelConfig, seq_len: int, recompute: Literal["none", "selective", "full"], share: float = 1.0
+) -> dict[str, float]:
     """FLOP per token, forward and backward, under each of CONVENTIONS.
 
     Recomputation runs forward again: full recomputation every layer, ``2·(N - output) + 4·L·h·s``; selective recomputation the core of
-    attention, ``4·L·h·s`` (Korthikanti et al., arXiv 2205.05198, appendix A).
+    attention, ``4·L·h·s`` (Korthikanti et al., arXiv 2205.05198, appendix A). ``share`` is the part of the layers for which it does.
     """
     count = count_parameters(model)
     attention = attention_flops_per_token(model, seq_len)
@@ -30,5 +32,5 @@ def flops_by_convention(model: ModelConfig, seq_len: int, recompute: Literal["no
         "full": full,
         "causal": full - attention / 2,
         "full_with_embedding": full + embedding,
-        "hardware": full + again[recompute],
+        "hardware": full + share * again[recompute],
     }

@@ -12,7 +12,7 @@ from primus_app.plan.divisibility import check_divisibility, degree_allowed
 from primus_app.plan.mesh import Mesh, resolve_mesh
 from primus_app.plan.model_rules import check_model
 from primus_app.plan.parameters import ParameterCount, count_parameters, training_flops_per_token
-from primus_app.plan.recipe_rules import check_balancing, check_effects, check_schedule
+from primus_app.plan.recipe_rules import check_balancing, check_effects, check_recompute, check_schedule
 from primus_app.plan.stage_rules import check_stage
 from primus_app.plan.stages import Stage, make_stages, pipeline_ranks
 
@@ -91,6 +91,7 @@ def make_plan(config: Config, *, local_devices: int, local_hardware: str | None 
         *check_schedule(config.optimizer, resolve_steps(training)),
         *check_balancing(training, model),
         *check_effects(config),
+        *check_recompute(training, stages),
         *check_stage(config),
         *check_data(config.data, training, model.vocab_size),
     )

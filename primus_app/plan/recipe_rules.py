@@ -1,9 +1,12 @@
-"""Which settings of the recipe contradict each other: the learning rate's schedule, and the balancing of experts."""
+"""Which settings of the recipe contradict each other: the learning rate's schedule, recomputation, and the balancing of experts."""
+
+from collections.abc import Sequence
 
 from primus_app.config.errors import Problem
 from primus_app.config.schema import Config, ModelConfig, OptimizerConfig, TrainingConfig
 from primus_app.config.schema.base import Section
-from primus_app.plan.neighbours import offer
+from primus_app.plan.neighbours import count, offer
+from primus_app.plan.stages import Stage
 
 
 def check_schedule(optimizer: OptimizerConfig, steps: int | None) -> list[Problem]:
@@ -40,6 +43,20 @@ def check_effects(config: Config) -> list[Problem]:
     if data.source == "mock" and data.cache_dir is not None:
         problems.append(Problem("data.cache_dir", "has no effect on data=mock, which is made as it is read", ("leave it out",)))
     return problems
+
+
+def check_recompute(training: TrainingConfig, stages: Sequence[Stage]) -> list[Problem]:
+    """Problems of training.recompute_layers; ``stages`` are empty where the layout does not come out."""
+    where, layers = "training.recompute_layers", training.recompute_layers
+    if layers is None:
+        return []
+    if training.recompute != "full":
+        return [Problem(where, f"has no effect with recompute={training.recompute}", ("leave it out, or training.recompute=full",))]
+    most = max((stage.num_layers for stage in stages), default=layers)
+    if layers <= most:
+        return []
+    what = f"{layers} is more than the {count(most, 'layer')} of the largest pipeline stage"
+    return [Problem(where, what, (*offer(where, [most]), "leave it out: all layers are computed again"))]
 
 
 def _is_set(section: Section, name: str) -> bool:

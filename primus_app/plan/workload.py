@@ -93,6 +93,8 @@ class Workload:
         waits_for_sends: whether stages send as Megatron did before it overlapped sends (core's overlap_p2p_comm): what all tp ranks hold
             alike goes in parts and is gathered there, and virtual stages do not compute meanwhile either.
         gathers: what fully sharded weights are gathered by: layers, or tensors one by one as in DeepSpeed's ZeRO 3.
+        recompute_layers: with full recomputation the layers of each virtual stage, its first ones, that are computed again; None: all.
+        recompute_group: with full recomputation how many of them are computed again together, of which the first one's input is kept.
     """
 
     model: ModelConfig
@@ -116,3 +118,13 @@ class Workload:
     dispatcher: Literal["alltoall", "deepep"] = "alltoall"
     waits_for_sends: bool = False
     gathers: Literal["layers", "tensors"] = "layers"
+    recompute_layers: int | None = None
+    recompute_group: int = 1
+
+
+def recomputed_share(workload: Workload, layout: Layout) -> Number:
+    """The part of a model's layers that full recomputation computes again."""
+    if workload.recompute_layers is None:
+        return 1.0
+    share = workload.recompute_layers * layout.pp * layout.vpp / workload.model.num_hidden_layers
+    return share + (1.0 - share) * (share > 1)

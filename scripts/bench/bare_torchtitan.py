@@ -34,7 +34,8 @@ from torchtitan.trainer import Trainer  # noqa: E402
 from primus_app.backends.torchtitan.device import device_type  # noqa: E402
 from primus_app.backends.torchtitan.loader import NoTokenizer, SampleLoader  # noqa: E402
 from primus_app.backends.torchtitan.model import build_model_spec  # noqa: E402
-from primus_app.backends.torchtitan.translate import RECOMPUTE, _parallelism, _training  # noqa: E402
+from primus_app.backends.torchtitan.recompute import recompute_config  # noqa: E402
+from primus_app.backends.torchtitan.translate import _parallelism, _training  # noqa: E402
 from primus_app.config.schema import Config  # noqa: E402
 from primus_app.plan.plan import make_plan  # noqa: E402
 from primus_app.run.snapshot import read_config  # noqa: E402
@@ -103,7 +104,7 @@ def bare_config(config: Config, data: dict[str, Any], world_size: int, folder: P
         lr_scheduler=LRSchedulersContainer.Config(warmup_steps=2, total_steps=plan.batch.steps),
         training=_training(config, plan.mesh, plan.batch),
         parallelism=_parallelism(config, plan.mesh, plan.batch, plan.stages),
-        activation_checkpoint=RECOMPUTE[config.training.recompute](),
+        activation_checkpoint=recompute_config(config.training),
         compile=CompileConfig(enable=False),
         metrics=MetricsProcessor.Config(log_freq=config.logging.every, enable_tensorboard=config.logging.tensorboard),
         debug=DebugConfig(seed=config.training.seed, enable_structured_logging=False),

@@ -34,6 +34,12 @@ def test_hardware_flops_under_selective_recomputation_are_korthikantis() -> None
         assert flops_by_convention(gpt(), LENGTH, recompute)["hardware"] == pytest.approx(published, rel=2e-4)  # type: ignore[arg-type]
 
 
+def test_layers_that_are_not_recomputed_are_not_counted_twice() -> None:
+    full, half, none = (flops_by_convention(gpt(), LENGTH, "full", share)["hardware"] for share in (1.0, 0.5, 0.0))
+    assert (full + none) / 2 == half
+    assert none == flops_by_convention(gpt(), LENGTH, "none")["hardware"]
+
+
 def test_causal_is_half_of_attention_and_the_embedding_is_six_more_for_each_weight() -> None:
     found = flops_by_convention(LLAMA, 8192, "none")
     assert found["full"] - found["causal"] == 6 * 126 * 16384 * 8192

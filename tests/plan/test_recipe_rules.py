@@ -8,7 +8,8 @@ from primus_app.config.compose import Request
 from primus_app.config.errors import Problem
 from primus_app.config.load import load_config
 from primus_app.config.schema import ModelConfig, MoeConfig, OptimizerConfig, TrainingConfig
-from primus_app.plan.recipe_rules import check_balancing, check_effects, check_schedule
+from primus_app.plan.recipe_rules import check_balancing, check_effects, check_recompute, check_schedule
+from primus_app.plan.stages import Stage
 
 
 def model(moe: MoeConfig | None) -> ModelConfig:
@@ -35,6 +36,17 @@ def test_the_defaults_do_not_contradict_each_other() -> None:
     assert check_schedule(OptimizerConfig(), 200) == []
     assert check_schedule(OptimizerConfig(warmup_steps=200), 200) == []
     assert check_schedule(OptimizerConfig(), None) == []
+
+
+def test_how_many_layers_are_recomputed() -> None:
+    stages = [Stage(index, 0, layers, 1, 1, 0, index) for index, layers in enumerate((3, 4))]
+    assert check_recompute(TrainingConfig(recompute="full", recompute_layers=4), stages) == []
+    assert check_recompute(TrainingConfig(recompute="full", recompute_layers=9), []) == []
+    [idle] = check_recompute(TrainingConfig(recompute="selective", recompute_layers=2), stages)
+    assert idle.what == "has no effect with recompute=selective"
+    [many] = check_recompute(TrainingConfig(recompute="full", recompute_layers=5), stages)
+    assert many.what == "5 is more than the 4 layers of the largest pipeline stage"
+    assert many.fix[0] == "training.recompute_layers=4"
 
 
 def test_a_warm_up_longer_than_training() -> None:

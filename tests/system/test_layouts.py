@@ -27,6 +27,8 @@ Layout = tuple[int, tuple[str, ...]]
 PP2 = ("parallel=pp2", "training.micro_batch_size=2")
 INTERLEAVED = (*PP2, "parallel.schedule=interleaved", "parallel.vpp=2")
 TP2_PP2 = ("parallel=tp2_pp2", "training.micro_batch_size=2")
+RECOMPUTED = (*PP2, "training.recompute=full", "training.recompute_layers=1")
+"""One of the two layers of each stage."""
 WHOLE_OPTIMIZER = ("parallel.dp_replicate=auto", "parallel.dp_shard=1")
 
 TITAN: dict[str, Layout] = {
@@ -37,6 +39,7 @@ TITAN: dict[str, Layout] = {
     "tp2 without sp": (2, ("parallel=tp2", "parallel.sequence_parallel=false")),
     "pp2": (2, PP2),
     "pp2 interleaved": (2, INTERLEAVED),
+    "pp2 recomputed in part": (2, RECOMPUTED),
     "fsdp2_tp2": (4, ("parallel=tp2", "parallel.dp_shard=2")),
     "tp2_pp2": (4, TP2_PP2),
     "fsdp2_tp2_pp2": (8, (*TP2_PP2, "parallel.dp_shard=2")),
@@ -64,6 +67,7 @@ MEGATRON: dict[str, Layout] = {
     "tp2_sp": (2, ("parallel=tp2",)),
     "pp2": (2, PP2),
     "pp2 interleaved": (2, INTERLEAVED),
+    "pp2 recomputed in part": (2, RECOMPUTED),
     "pp4": (4, (*PP2, "parallel.pp=4")),
     "cp2": (2, ("parallel=cp2",)),
     "cp2 distributed optimizer": (2, ("parallel=cp2", "parallel.distributed_optimizer=true")),

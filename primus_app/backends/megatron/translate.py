@@ -153,7 +153,12 @@ def _recompute(training: TrainingConfig) -> dict[str, Any]:
         return {}
     if training.recompute == "selective":
         return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
-    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    some = training.recompute_layers is not None
+    return {
+        "recompute_granularity": "full",
+        "recompute_method": "block" if some else "uniform",
+        "recompute_num_layers": training.recompute_layers or 1,
+    }
 
 
 def _layout(mesh: Mesh, stages: Sequence[Stage]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from torchtitan.components.loss import BaseLoss, ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.config import CommConfig, CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig
-from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
 
 from primus_app.backends.base import RankContext
 from primus_app.backends.torchtitan.checkpoints import Checkpoints
@@ -16,6 +15,7 @@ from primus_app.backends.torchtitan.metrics import StepMetrics
 from primus_app.backends.torchtitan.model import build_model_spec
 from primus_app.backends.torchtitan.native import apply_native, flatten
 from primus_app.backends.torchtitan.optimizer import optimizer_config, schedule_config
+from primus_app.backends.torchtitan.recompute import recompute_config
 from primus_app.backends.torchtitan.trainer import RunTrainer
 from primus_app.config.schema import Config
 from primus_app.data.prepared import SplitName
@@ -27,7 +27,6 @@ from primus_app.plan.stages import Stage
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 SCHEDULES = {"1f1b": "1F1B", "interleaved": "Interleaved1F1B", "gpipe": "GPipe", "zero_bubble": "InterleavedZeroBubble"}
-RECOMPUTE = {"none": lambda: None, "selective": SelectiveAC.Config, "full": FullAC.Config}
 
 
 def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[Stage], *, cpu: bool) -> RunTrainer.Config:
@@ -53,7 +52,7 @@ def translate(context: RankContext, mesh: Mesh, batch: Batch, stages: Sequence[S
         training=_training(config, mesh, batch),
         parallelism=_parallelism(config, mesh, batch, stages),
         checkpoint=_checkpoint(context),
-        activation_checkpoint=RECOMPUTE[training.recompute](),
+        activation_checkpoint=recompute_config(training),
         compile=CompileConfig(enable=False),
         comm=CommConfig(save_traces_folder=f"attempts/{context.attempt}/comm_traces"),
         metrics=_metrics(config, batch),

@@ -26,6 +26,9 @@ class TrainingConfig(Section):
     )
     seed: int = what(1234, "Seed of the weights and of the sample order.", ge=0, lt=2**63)
     recompute: Literal["none", "selective", "full"] = how("none", "Which activations are computed again in the backward pass.")
+    recompute_layers: int | None = how(
+        None, "recompute=full: how many layers of each pipeline stage are computed again, its first ones; None is all.", unit="layers", gt=0
+    )
     eval_every: int = how(50, "Steps between two evaluations; 0 never evaluates.", unit="steps", ge=0)
     eval_steps: int = how(4, "Global batches of the validation split in one evaluation.", unit="batches", gt=0)
     document_mask: bool = what(False, "Whether attention and positions stop at document borders.")

@@ -30,6 +30,8 @@ def _directions(config: Config, mesh: Mesh, batch: Batch) -> Iterator[Sequence[t
     training, parallel = config.training, config.parallel
     orders = {"none": ("selective", "full"), "selective": ("full",), "full": ()}
     yield [_trained(config, training, {"recompute": name}) for name in orders[training.recompute]]
+    if training.recompute_layers is not None:
+        yield [_trained(config, training, {"recompute_layers": None})]
     smaller = [size for size in reversed(divisors(batch.micro_batch_size)) if size < batch.micro_batch_size]
     yield [_trained(config, training, {"micro_batch_size": size}) for size in smaller]
     if smaller:
@@ -48,8 +50,8 @@ def _along(parallel: ParallelConfig, tp: int) -> dict[str, int]:
     return {"etp": tp} if parallel.etp == parallel.tp > 1 else {}
 
 
-def _trained(config: Config, training: TrainingConfig, changes: dict[str, str | int]) -> tuple[str, Config]:
-    typed = " ".join(f"training.{name}={value}" for name, value in changes.items())
+def _trained(config: Config, training: TrainingConfig, changes: dict[str, str | int | None]) -> tuple[str, Config]:
+    typed = " ".join(f"training.{name}={'null' if value is None else value}" for name, value in changes.items())
     return typed, config.model_copy(update={"training": training.model_copy(update=changes)})
 
 

@@ -21,6 +21,7 @@ def workload_of(config: Config) -> Workload:
     loss: Literal["fused", "plain", "chunked"] = "plain"
     if is_titan and parallel.schedule != "zero_bubble":
         loss = "chunked"
+    layers, group = _recomputed(config)
     return Workload(
         model=config.model,
         seq_len=config.training.seq_len,
@@ -35,7 +36,23 @@ def workload_of(config: Config) -> Workload:
         gradient_fusion=False,
         attention="portable" if is_titan else "vendor",
         overlap_dp=on_device,
+        recompute_layers=layers,
+        recompute_group=group,
     )
+
+
+def _recomputed(config: Config) -> tuple[int | None, int]:
+    """Workload's recompute_layers and recompute_group.
+
+    They are training.recompute_layers, or what Megatron is told in its own words: groups of layers (uniform), or the first ones (block).
+    """
+    layers, native = config.training.recompute_layers, config.backend.native
+    words = ("transformer", "recompute_{}") if config.backend.runner == "core" else ("recompute_{}",)
+    method, number = (_option(native, *(word.format(name) for word in words)) for name in ("method", "num_layers"))
+    if config.backend.name != "megatron" or layers is not None or (method is None and number is None):
+        return layers, 1
+    number = number if isinstance(number, int) else 1
+    return (number, 1) if method == "block" else (None, number)
 
 
 def layout_of(config: Config, mesh: Mesh, batch: Batch) -> Layout:
@@ -61,6 +78,14 @@ def layout_of(config: Config, mesh: Mesh, batch: Batch) -> Layout:
         sharded_optimizer=int(mesh.dp_shard > 1 if chosen == "auto" else chosen),
         recompute=RECOMPUTE.index(config.training.recompute),
     )
+
+
+def again_share(config: Config, mesh: Mesh | None) -> float:
+    """The part of the model's layers that recomputation computes again; all where the layout does not come out."""
+    layers, _ = _recomputed(config)
+    if mesh is None or layers is None or config.training.recompute != "full":
+        return 1.0
+    return min(1.0, layers * mesh.pp * mesh.vpp / config.model.num_hidden_layers)
 
 
 def _option(native: object, *names: str) -> object:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from primus_app.plan.memory.arithmetic import choose, larger, smaller
+from primus_app.plan.memory.arithmetic import choose, larger, share, smaller
 from primus_app.plan.memory.backward import layer_gradients, output_gradients
 from primus_app.plan.memory.exchange import received
 from primus_app.plan.memory.in_flight import in_flight
 from primus_app.plan.memory.layer_bytes import FULL, SELECTIVE, LayerWidths, final_norm, layer_input, layer_widths
-from primus_app.plan.memory.layers import StageLayers, stage_layers
+from primus_app.plan.memory.layers import StageLayers, recomputed_layers, stage_layers
 from primus_app.plan.memory.logits import logits_bytes, output_weights
 from primus_app.plan.memory.overhead import device_bytes, reserved_in_vain, workspace_bytes
 from primus_app.plan.memory.placeholders import placeholders, unfused_gradient
@@ -89,15 +89,22 @@ def _worse(first: StageMemory, second: StageMemory) -> StageMemory:
 
 
 def _activations(workload: Workload, layout: Layout, layers: StageLayers, stage: Number) -> tuple[Number, Number]:
-    """Kept for the backward pass by all micro batches in flight; and the bytes of the one layer that full recomputation makes again."""
+    """Kept for the backward pass by all micro batches in flight; and the bytes of what full recomputation makes again at a time.
+
+    A group of layers keeps the input of its first one, and is whole again while it is undone. Where some layers are not computed again,
+    these are undone first, and leave room for it (Megatron-core, transformer/transformer_block.py: uniform and block).
+    """
     plain = layer_widths(workload, selective=False)
     none = _kept(plain, workload, layout, layers)
     selective = _kept(layer_widths(workload, selective=True), workload, layout, layers)
-    full = layers.total * layer_input(workload).bytes(workload, layout)
+    fresh = recomputed_layers(workload, layout, stage, layers)
+    groups = share(fresh.total, workload.recompute_group)
+    kept_whole = StageLayers(layers.dense - fresh.dense, layers.experts - fresh.experts, layers.is_first, layers.is_last)
+    full = groups * layer_input(workload).bytes(workload, layout) + _kept(plain, workload, layout, kept_whole)
     each = choose(layout.recompute == FULL, full, choose(layout.recompute == SELECTIVE, selective, none))
     end = layers.is_last * final_norm(workload).bytes(workload, layout)
-    one = _largest(plain, workload, layout, layers)
-    again = (layout.recompute == FULL) * one
+    one = smaller(layers.total, workload.recompute_group) * _largest(plain, workload, layout, layers)
+    again = (layout.recompute == FULL) * (kept_whole.total == 0) * one
     total = in_flight(workload, layout, stage) * each + end
     return total // 1, again
 

@@ -9,7 +9,7 @@ from primus_app.plan.steptime.passes import Pass
 from primus_app.plan.steptime.products import attention_linears, expert_linears, linears_s, mlp_linears
 from primus_app.plan.steptime.rates import Rates
 from primus_app.plan.steptime.roofline import attention_s, gemm_s, scores_s
-from primus_app.plan.workload import RECOMPUTE, Layout, Number, Workload
+from primus_app.plan.workload import RECOMPUTE, Layout, Number, Workload, recomputed_share
 
 
 def tokens_of(workload: Workload, layout: Layout) -> Number:
@@ -21,7 +21,7 @@ def layer_passes(rates: Rates, workload: Workload, layout: Layout, *, experts: b
     """Forward and backward pass of a layer with routed experts or without; the backward one with what it computes again."""
     forward = _pass(rates, workload, layout, experts=experts, backward=False)
     backward = _pass(rates, workload, layout, experts=experts, backward=True)
-    full = forward.times(np.where(layout.recompute == RECOMPUTE.index("full"), 1.0, 0.0))
+    full = forward.times(np.where(layout.recompute == RECOMPUTE.index("full"), recomputed_share(workload, layout), 0.0))
     partly = _selective(workload, forward).times(np.where(layout.recompute == RECOMPUTE.index("selective"), 1.0, 0.0))
     return forward, backward + full + partly
 

@@ -277,7 +277,13 @@ def test_settings_that_are_other_words_for_ours(overrides: dict[str, Any], expec
         {"data_path": "0.3 /x/a 0.7"},
         {"load": "/a/checkpoint"},
         {"use_torch_fsdp2": True},
-        {"recompute_num_layers": 3, "recompute_granularity": "full", "recompute_method": "block"},
+        {
+            "recompute_num_layers": 3,
+            "recompute_granularity": "full",
+            "recompute_method": "block",
+            "pipeline_model_parallel_size": 2,
+            "num_virtual_stages_per_pipeline_rank": 2,
+        },
         {"pipeline_model_parallel_layout": "Et|t|tL"},
         {"patch_zero_bubble": True},
         {"mtp_num_layers": 1},
@@ -292,6 +298,13 @@ def test_what_is_not_carried_over_truly_is_said_to_differ(overrides: dict[str, A
     row = row_of(experiment(tmp_path, **overrides), next(iter(overrides)))
     assert row.fate is Fate.DIFFERS
     assert row.note
+
+
+def test_the_first_layers_of_a_stage_are_recomputed_as_there(tmp_path: Path) -> None:
+    block = {"recompute_granularity": "full", "recompute_method": "block"}
+    row = row_of(experiment(tmp_path, recompute_num_layers=3, **block), "recompute_num_layers")
+    assert row.fate is Fate.SAME
+    assert row.became == ("training.recompute_layers=3",)
 
 
 @pytest.mark.parametrize(

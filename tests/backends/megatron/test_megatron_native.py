@@ -242,6 +242,7 @@ WRONG: list[tuple[tuple[str, ...], str, str, str]] = [
     (("training.recompute=selective",), "transformer.recompute_modules=[layernorm]", "asks Transformer Engine", "core_attn"),
     (("training.recompute=full",), "transformer.recompute_num_layers=99", "not from 1 to the model's", "give 1 to"),
     (("training.recompute=full",), "transformer.recompute_num_layers=null", "not from 1 to the model's", "give 1 to"),
+    (("training.recompute=full", "training.recompute_layers=2"), "transformer.recompute_method=block", "in other words", "leave one"),
     (("training.recompute=full",), "transformer.recompute_method=null", "null is not allowed", "uniform or block"),
     ((GPU,), "transformer.cpu_offloading=true", "without a number of layers", "cpu_offloading_num_layers=1"),
     ((), "transformer.moe_token_dispatcher_type=allgather", "without experts", "leave it out"),

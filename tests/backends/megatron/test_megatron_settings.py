@@ -100,6 +100,12 @@ def test_the_optimizer_is_sharded_over_dp_shard(overrides: tuple[str, ...], shar
     assert parallel_settings(plan.mesh)["num_distributed_optimizer_instances"] == instances
 
 
+@pytest.mark.parametrize(("given", "method", "number"), [((), "uniform", 1), (("training.recompute_layers=2",), "block", 2)])
+def test_full_recomputation_of_all_layers_or_the_first(given: tuple[str, ...], method: str, number: int) -> None:
+    found, _, _ = settings("training.recompute=full", *given)
+    assert (found["recompute_granularity"], found["recompute_method"], found["recompute_num_layers"]) == ("full", method, number)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
@@ -108,6 +114,7 @@ def test_the_optimizer_is_sharded_over_dp_shard(overrides: tuple[str, ...], shar
         ("model=qwen2_5_7b",),
         ("model=qwen3_30b_a3b",),
         ("model=mixtral_8x7b", "training.recompute=full"),
+        ("training.recompute=full", "training.recompute_layers=2"),
         ("model=deepseek_v2_lite", "training.recompute=selective"),
         ("model=deepseek_v3",),
         ("precision=bf16",),

@@ -77,6 +77,15 @@ def test_megatrons_optimizer_shards_over_replicas_where_there_are_no_shards() ->
     assert (whole.optimizer, divided.optimizer) == (8 * 820_352, 2 * 820_352)
 
 
+def test_recomputation_in_part_by_our_key_or_by_megatrons_words() -> None:
+    full = (*LLAMA_70B, *LONG, "training.recompute=full")
+    native = "+backend.native.transformer.recompute_"
+    ours = estimate_of(*full, "training.recompute_layers=5").stages[0]
+    assert ours == estimate_of(*full, f"{native}method=block", f"{native}num_layers=5").stages[0]
+    assert estimate_of(*full).stages[0].activations < ours.activations < estimate_of(*LLAMA_70B, *LONG).stages[0].activations
+    assert estimate_of(*full, f"{native}num_layers=4").stages[0].activations < estimate_of(*full).stages[0].activations
+
+
 def test_what_does_not_fit_is_refused_with_ways_that_do() -> None:
     [problem] = problems_of(*LLAMA_70B, *LONG, "hardware=h100", "training.micro_batch_size=4")
     assert problem.startswith("memory: the fullest device (of pipeline stage 0) is predicted to need 11")

@@ -9,6 +9,8 @@ import pytest
 
 from primus_app.plan.memory.backward import output_gradients
 from primus_app.plan.memory.exchange import received
+from primus_app.plan.memory.in_flight import in_flight
+from primus_app.plan.memory.layer_bytes import final_norm, layer_input, layer_widths
 from primus_app.plan.memory.layers import stage_layers
 from primus_app.plan.memory.logits import logits_bytes
 from primus_app.plan.memory.overhead import HOLES, PROCESS
@@ -86,6 +88,39 @@ def test_recomputation_needs_less(workload_of: Of, layout_of: Of) -> None:
         workload = workload_of(engine=engine)
         none, selective, full = (stage_memory(workload, layout_of(tp=8, recompute=index), 0).activations for index in range(3))
         assert none > selective > full
+
+
+@pytest.mark.parametrize(("name", "pp", "vpp"), [("llama3_1_405b", 4, 4), ("llama3_70b", 4, 1), ("deepseek_v3", 7, 3)])
+@pytest.mark.parametrize("first", [1, 3, 99])
+def test_only_the_first_layers_of_each_virtual_stage_are_recomputed(
+    name: str, pp: int, vpp: int, first: int, workload_of: Of, layout_of: Of
+) -> None:
+    # Megatron's block method: each virtual stage keeps its first layers' inputs, and all that the others keep without recomputation.
+    workload = workload_of(name, schedule="interleaved" if vpp > 1 else "1f1b", recompute_layers=first)
+    layout, model = layout_of(pp=pp, vpp=vpp, num_microbatches=2 * pp, recompute=2), workload.model
+    split = split_layers(model.num_hidden_layers, pp * vpp)
+    assert split is not None
+    widths = layer_widths(workload, selective=False)
+    leading = model.num_hidden_layers if model.moe is None else model.moe.first_k_dense_replace
+    for stage in range(pp):
+        kept = 0
+        for index in range(stage, pp * vpp, pp):
+            for place in range(split[index]):
+                kind = widths.dense if sum(split[:index]) + place < leading else widths.experts
+                kept += (layer_input(workload) if place < first else kind).bytes(workload, layout)
+        end = final_norm(workload).bytes(workload, layout) if stage == pp - 1 else 0
+        expected = in_flight(workload, layout, stage) * kept + end
+        assert stage_memory(workload, layout, stage).activations == pytest.approx(expected, abs=1)
+
+
+def test_a_group_of_recomputed_layers_keeps_one_input_and_is_whole_while_it_is_undone(workload_of: Of, layout_of: Of) -> None:
+    # Megatron's uniform method on the 40 layers of a first stage in groups of 4.
+    workload, layout = workload_of(), layout_of(pp=2, recompute=2)
+    alone, grouped = (stage_memory(workload_of(recompute_group=size), layout, 0) for size in (1, 4))
+    each = layer_input(workload).bytes(workload, layout)
+    assert alone.activations - grouped.activations == (40 - 10) * each
+    layer = layer_widths(workload, selective=False).dense.bytes(workload, layout)
+    assert grouped.temporary - alone.temporary == 3 * layer
 
 
 @pytest.mark.parametrize("engine", ["megatron", "torchtitan"])

@@ -79,6 +79,14 @@ def test_more_work_takes_longer(changes: dict[str, int]) -> None:
     assert step_time(work(), replace(base, **changes), H100).total > step_time(work(), base, H100).total
 
 
+def test_half_of_the_layers_recomputed_cost_half_of_it() -> None:
+    none, some, full = (
+        step_time(work(recompute_layers=layers), layout(tp=8, recompute=RECOMPUTE.index(kind)), H100).compute
+        for kind, layers in (("none", None), ("full", 40), ("full", None))
+    )
+    assert some == pytest.approx((none + full) / 2)
+
+
 @pytest.mark.parametrize("changes", [{"nic_gb_s": 25}, {"hbm_tb_s": 1.0}, {"link_gb_s": 100}])
 @pytest.mark.parametrize("engine", ["megatron", "torchtitan"])
 def test_slower_hardware_takes_longer(changes: dict[str, Any], engine: Any) -> None:

@@ -13,6 +13,11 @@ DEGREES = (
 )
 FSDP = ("use_torch_fsdp2", "use_megatron_fsdp", "use_custom_fsdp")
 SAME_LOSS = "the loss is the same"
+VIRTUAL = (
+    "num_virtual_stages_per_pipeline_rank",
+    "virtual_pipeline_model_parallel_size",
+    "num_layers_per_virtual_pipeline_stage",
+)
 
 
 def layout_rows(settings: Settings) -> Iterator[Row]:
@@ -71,7 +76,7 @@ def _virtual_stages(settings: Settings) -> Iterator[Row]:
 
 
 def recompute_rows(settings: Settings) -> Iterator[Row]:
-    """Megatron recomputes the first layers of a stage or all; here it is none, the attention, or all."""
+    """Megatron recomputes none, the attention, the first layers of a stage or all, and so do we; virtual stages are not looked into."""
     kind, method, number = (settings[f"recompute_{name}"] for name in ("granularity", "method", "num_layers"))
     attention = settings["recompute_activations"] and kind is None
     yield Row("recompute_granularity", kind, setting("training.recompute", kind) if kind else ())
@@ -82,6 +87,10 @@ def recompute_rows(settings: Settings) -> Iterator[Row]:
         for key, value in (("recompute_method", method), ("recompute_num_layers", number)):
             yield Row(key, value, fate=Fate.NO_MEANING, note="has an effect with recompute_granularity: full only")
         return
+    virtual = settings["pipeline_model_parallel_size"] > 1 and any(settings[key] for key in VIRTUAL)
     yield Row("recompute_method", method, note="" if some else "every layer is recomputed")
+    if some and not virtual:
+        yield Row("recompute_num_layers", number, setting("training.recompute_layers", number))
+        return
     note = f"every layer is recomputed, not {number} of a stage's {per_stage}; {SAME_LOSS}" if some else "every layer is recomputed"
     yield Row("recompute_num_layers", number, fate=Fate.DIFFERS if some else Fate.SAME, note=note)

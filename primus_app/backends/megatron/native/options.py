@@ -45,10 +45,10 @@ OPTIONS: dict[str, Passed] = {
         ("selective", "modules"),
     ),
     "transformer.recompute_method": Passed(
-        "How training.recompute=full groups layers: uniform, or block for the first of a stage.", ("full", "not_null")
+        "How training.recompute=full groups layers: uniform, or block for the first of a stage.", ("full", "all_layers", "not_null")
     ),
     "transformer.recompute_num_layers": Passed(
-        "With training.recompute=full the layers of a group, or with block how many are computed again.", ("full", "layers")
+        "With training.recompute=full the layers of a group, or with block how many are computed again.", ("full", "all_layers", "layers")
     ),
     "transformer.distribute_saved_activations": Passed(
         "Whether what training.recompute=full keeps is divided over tp.", ("accelerator", "full", "tensor", "whole_sequence")

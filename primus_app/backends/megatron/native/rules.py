@@ -171,6 +171,11 @@ RULES: dict[str, Rule] = {
     "no_recompute": needs(
         lambda case: case.config.training.recompute == "none", "goes with training.recompute=none only", "choose training.recompute=none"
     ),
+    "all_layers": needs(
+        lambda case: case.config.training.recompute_layers is None,
+        "does not go with training.recompute_layers, which is the same in other words",
+        "leave one of them out",
+    ),
     "modules": _modules,
     "layers": _layers,
     "fewer_layers": _fewer_layers,

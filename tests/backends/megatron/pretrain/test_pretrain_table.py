@@ -22,6 +22,7 @@ LAYOUTS = (
     ("parallel=pp2", "parallel.schedule=interleaved", "parallel.vpp=2", "cluster.devices_per_node=2"),
     ("model.num_hidden_layers=6", "parallel=pp2", "parallel.pp=4", "cluster.devices_per_node=4"),
     ("precision=bf16", "training.recompute=full", "parallel=fsdp", "cluster.devices_per_node=2", "optimizer.clip_grad_norm=0"),
+    ("training.recompute=full", "training.recompute_layers=2"),
     ("data=mock", "training.recompute=selective", "optimizer.schedule=wsd", "checkpoint.async=true", "training.document_mask=true"),
 )
 
