@@ -15,7 +15,7 @@ from primus_app.cli.training import load_asked
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.schema import Config
 from primus_app.launch.devices import detect_devices
-from primus_app.plan.console import PageConsole
+from primus_app.plan.console import PageConsole, print_table
 from primus_app.plan.estimate.time import time_unknown
 from primus_app.plan.notes import AUTO
 from primus_app.plan.search.ranking import Candidate, overrides_of
@@ -105,7 +105,7 @@ def _print(config: Config, found: Found, best: list[Candidate], commands: list[s
     for number, each in enumerate(best, 1):
         speed = f"{tokens / each.time_s / world:,.0f}"
         table.add_row(str(number), _layout(each), f"{each.time_s:.3g} s", speed, f"{each.memory_gib:.1f}", _slower(each))
-    console.print(table)
+    print_table(console, table)
     console.print()
     _print_frontier(found, console)
     console.print("The commands:")

@@ -1,14 +1,15 @@
 """A plan as tables for the terminal, and as plain text where the output is not one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from primus_app.config.errors import Problem
 from primus_app.plan.batch import Batch
-from primus_app.plan.console import PageConsole
+from primus_app.plan.console import PageConsole, print_table
 from primus_app.plan.mesh import Mesh
 from primus_app.plan.neighbours import count
 from primus_app.plan.parameters import ParameterCount
@@ -22,15 +23,15 @@ Row = tuple[str, str, str]
 def render_plan(plan: Plan, console: Console | None = None) -> None:
     """Print the plan; on ``console``, or on standard output."""
     console = console or PageConsole()
-    is_plain = not console.is_terminal
+    is_plain, width = not console.is_terminal, console.width
     for table in (
-        facts_table("Layout", _layout(plan.mesh), is_plain),
-        facts_table("Batch", _batch(plan.batch), is_plain),
-        facts_table("Model", _model(plan), is_plain),
+        facts_table("Layout", _layout(plan.mesh), is_plain, width),
+        facts_table("Batch", _batch(plan.batch), is_plain, width),
+        facts_table("Model", _model(plan), is_plain, width),
         _stages(plan.stages, is_plain),
     ):
         if table.row_count:
-            console.print(table)
+            print_table(console, table)
             console.print()
     render_problems(plan.problems, console)
 
@@ -51,10 +52,19 @@ def render_problems(problems: Sequence[Problem], console: Console) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def facts_table(title: str, rows: Iterable[Row], is_plain: bool) -> Table:
-    """Three columns without heads."""
+def facts_table(title: str, rows: Sequence[Row], is_plain: bool, width: int) -> Table:
+    """Three columns without heads; where ``width`` leaves the third no room for its words, it is a line of its own."""
     table = _table(title, is_plain)
     table.show_header = False
+    names, values = (max((len(row[place]) for row in rows), default=0) for place in (0, 1))
+    word = max((len(word) for row in rows for word in row[2].split()), default=0)
+    if names + values + word + 4 > width:
+        table.add_column(overflow="fold")
+        for name, value, note in rows:
+            table.add_row(f"[bold]{name:<{names}}[/]  {value:>{values}}")
+            if note:
+                table.add_row(Padding(note, (0, 0, 0, 2), style="dim"))
+        return table
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", overflow="fold")

@@ -42,6 +42,13 @@ def test_tables_fit_in_80_columns_and_are_plain_in_a_pipe(overrides: tuple[str, 
     assert "…" not in text
 
 
+@pytest.mark.parametrize("overrides", CASES)
+@pytest.mark.parametrize("width", [30, 45])
+def test_a_narrow_terminal_breaks_no_word(overrides: tuple[str, ...], width: int) -> None:
+    """The words are those of a page on which every line has room."""
+    assert set(rendered(*overrides, width=width).split()) == set(rendered(*overrides, width=1000).split())
+
+
 def test_a_terminal_gets_style() -> None:
     assert "\033[1m" in rendered(is_terminal=True)
 

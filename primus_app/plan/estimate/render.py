@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from primus_app.config.schema import Config
+from primus_app.plan.console import print_table
 from primus_app.plan.estimate.gate import sentence
 from primus_app.plan.estimate.memory import MemoryEstimate
 from primus_app.plan.memory.stage_memory import StageMemory
@@ -19,7 +20,7 @@ STYLES = {"fits": "bold green", "tight": "bold yellow", "does not fit": "bold re
 
 def render_memory(config: Config, memory: MemoryEstimate, console: Console) -> None:
     """A line for each pipeline stage and the verdict."""
-    console.print(memory_table(memory, is_plain=not console.is_terminal))
+    print_table(console, memory_table(memory, is_plain=not console.is_terminal))
     console.print(verdict_line(config, memory), style=STYLES[memory.verdict], markup=False, highlight=False)
     console.print()
 

@@ -28,7 +28,7 @@ def render_time(config: Config, mesh: Mesh, batch: Batch, time: TimeEstimate, co
     """A step and its parts, and the whole run."""
     is_plain = not console.is_terminal
     for title, rows in (("Predicted time of a step", step_rows(time)), ("The whole run", run_rows(config, mesh, batch, time))):
-        console.print(facts_table(title, rows, is_plain))
+        console.print(facts_table(title, rows, is_plain, console.width))
         console.print()
 
 
