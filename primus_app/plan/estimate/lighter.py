@@ -13,6 +13,9 @@ Needs = Callable[[Config], float | None]
 MOST = 6
 """Ways that are told."""
 
+PARTS = 8
+"""Of a stage's layers, of which one to all but one are tried to be computed again."""
+
 
 def ways_to_fit(config: Config, mesh: Mesh, batch: Batch, needs: Needs) -> list[str]:
     """Overrides that make it fit, each by itself, with what they bring; the first of each direction that does."""
@@ -30,6 +33,10 @@ def _directions(config: Config, mesh: Mesh, batch: Batch) -> Iterator[Sequence[t
     training, parallel = config.training, config.parallel
     orders = {"none": ("selective", "full"), "selective": ("full",), "full": ()}
     yield [_trained(config, training, {"recompute": name}) for name in orders[training.recompute]]
+    if training.recompute != "full":
+        most = config.model.num_hidden_layers // (mesh.pp * mesh.vpp)
+        some = range(step := -(-most // PARTS), most, step)
+        yield [_trained(config, training, {"recompute": "full", "recompute_layers": number}) for number in some]
     if training.recompute_layers is not None:
         yield [_trained(config, training, {"recompute_layers": None})]
     smaller = [size for size in reversed(divisors(batch.micro_batch_size)) if size < batch.micro_batch_size]

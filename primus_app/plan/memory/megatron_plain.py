@@ -3,6 +3,7 @@
 from primus_app.config.schema import MlaConfig, MoeConfig
 from primus_app.plan.memory.attention import key_width, query_width, value_width
 from primus_app.plan.memory.plain import FLOAT32, INT64, plain_norm, plain_product
+from primus_app.plan.memory.sinks import megatron_sink_product
 from primus_app.plan.memory.widths import Widths, element
 from primus_app.plan.workload import Workload
 
@@ -18,6 +19,8 @@ def plain_attention(workload: Workload, *, in_core_recompute: bool = False) -> W
     if model.mla is not None:
         return norm + latents(workload, model.mla) + Widths(parallel=product, position=_tables(workload, model.mla.qk_rope_head_dim))
     wide, joint = element(workload), query_width(model) + key_width(model) + value_width(model)
+    if model.attention_sinks and not in_core_recompute:
+        return norm + Widths(parallel=megatron_sink_product(workload), position=_tables(workload, model.head_dim))
     kept = product + wide * (joint - value_width(model))
     if model.qk_norm:
         queries = plain_norm(workload, query_width(model), groups=model.num_attention_heads, keeps_output=False)
@@ -47,7 +50,8 @@ def plain_experts(workload: Workload, moe: MoeConfig) -> Widths:
         router += FLOAT32 * moe.num_experts + FLOAT32
     if moe.n_group > 1:
         router += 2 * INT64 * moe.n_group + INT64 * moe.topk_group + moe.num_experts
-    routed = Widths(routed=wide * workload.model.hidden_size + FLOAT32, routed_parallel=6 * wide * width)
+    copies = 6 if workload.model.swiglu_limit is None else 7  # Both halves once more, within their bound.
+    routed = Widths(routed=wide * workload.model.hidden_size + FLOAT32, routed_parallel=copies * wide * width)
     return Widths(split=router) + routed + plain_swiglu(workload, moe.num_shared_experts * width)
 
 

@@ -4,6 +4,7 @@ from primus_app.config.schema import ModelConfig, MoeConfig
 from primus_app.plan.memory.attention import key_width, output_width, query_width, value_width
 from primus_app.plan.memory.megatron_plain import latents
 from primus_app.plan.memory.plain import FLOAT32, INT64, plain_norm, plain_product
+from primus_app.plan.memory.sinks import titan_sink_product
 from primus_app.plan.memory.widths import Widths, element
 from primus_app.plan.workload import Workload
 
@@ -12,7 +13,7 @@ def titan_attention(workload: Workload) -> Widths:
     """Norm, separate projections, rotation and product, operation by operation.
 
     The table of rotations is gathered anew in each layer, for each token: complex64 for half the width, or cosine and sine in
-    float32 for all of it (Qwen3). torch.compile works the norm's output out again, so its input alone is kept.
+    float32 for all of it (Qwen3, gpt_oss). torch.compile works the norm's output out again, so its input alone is kept.
     """
     model = workload.model
     norm = _norm(workload, model.hidden_size)
@@ -21,7 +22,9 @@ def titan_attention(workload: Workload) -> Widths:
     kept = plain_product(workload)
     if model.mla is not None:
         return norm + latents(workload, model.mla) + Widths(parallel=kept, whole=FLOAT32 * model.mla.qk_rope_head_dim)
-    table = FLOAT32 * model.head_dim * (2 if model.family.startswith("qwen3") else 1)
+    table = FLOAT32 * model.head_dim * (2 if model.family.startswith(("qwen3", "gpt_oss")) else 1)
+    if model.attention_sinks:
+        return norm + titan_sink_product(workload) + Widths(whole=table)
     if model.qk_norm:
         kept += plain_norm(workload, query_width(model), groups=model.num_attention_heads, keeps_output=False)
         kept += plain_norm(workload, key_width(model), groups=model.num_key_value_heads, keeps_output=False)
@@ -43,6 +46,8 @@ def titan_experts(workload: Workload, moe: MoeConfig) -> Widths:
     router = FLOAT32 * moe.num_experts + (3 * INT64 + FLOAT32) * chosen
     if moe.norm_topk_prob:
         router += FLOAT32
+    if moe.expert_bias_terms:
+        router += INT64 * chosen
     if moe.n_group > 1:
         router += 2 * INT64 * moe.n_group + INT64 * moe.topk_group + moe.n_group
     width = _swiglu(workload) * wide * moe.moe_intermediate_size
@@ -87,7 +92,10 @@ def _products(model: ModelConfig, *, experts: bool) -> list[tuple[int, bool]]:
 
 
 def _swiglu(workload: Workload) -> int:
-    return 2 if workload.compiled else 4
+    """Elements for each of the width; gpt_oss bounds both halves, whose one tensor is kept too, and adds 1 to the second."""
+    if workload.compiled:
+        return 2
+    return 4 if workload.model.swiglu_limit is None else 7
 
 
 def _norm(workload: Workload, width: int) -> Widths:

@@ -27,7 +27,7 @@ def kept_by(layer: torch.nn.Module, hidden: torch.Tensor, *arguments: Any) -> in
     return sum(tensor.untyped_storage().nbytes() for place, tensor in alive.items() if place not in weights)
 
 
-@pytest.mark.parametrize("name", ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny"])
+@pytest.mark.parametrize("name", ["llama_tiny", "qwen3_tiny", "qwen3_moe_tiny", "deepseek_v3_tiny", "gpt_oss_tiny"])
 @pytest.mark.parametrize("compute", ["fp32", "bf16"])
 def test_bytes_of_every_layer(name: str, compute: Any, model_of: Callable[..., ModelConfig], seeded_model: Callable[..., Any]) -> None:
     from primus_app.backends.torchtitan.attention import causal_block_mask
