@@ -10,6 +10,8 @@ import pytest
 from primus_app.backends.hf_names import hf_parameters, initial_std
 from primus_app.config.schema import ModelConfig
 
+pytestmark = pytest.mark.slow
+
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
 MLA = {"q_lora_rank": None, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24}
 SIZES: dict[str, Any] = {

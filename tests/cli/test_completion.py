@@ -50,6 +50,7 @@ def primus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.slow
 def test_in_bash(primus: Path, tmp_path: Path) -> None:
     llamas = [name for name in groups()["model"] if name.startswith("ll")]
     expected = {

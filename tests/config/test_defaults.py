@@ -73,6 +73,7 @@ def test_each_file_names_itself() -> None:
                 assert yaml.safe_load((conf_dir() / group / f"{option}.yaml").read_text())["name"] == option
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "option"), [(group, option) for group, options in groups().items() for option in options if option != "hf"]
 )

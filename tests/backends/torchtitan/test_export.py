@@ -14,7 +14,7 @@ from primus_app.backends.hf_names import hf_buffers, hf_parameters
 from primus_app.config.huggingface_export import config_json
 from primus_app.config.schema import ModelConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:torch.distributed is disabled")]
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 128}
 YARN = {

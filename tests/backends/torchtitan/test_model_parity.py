@@ -11,6 +11,8 @@ from primus_app.backends.hf_names import hf_parameters, initial_std
 from primus_app.backends.seeded import seeded_normal
 from primus_app.config.schema import ModelConfig
 
+pytestmark = pytest.mark.slow
+
 SEED = 1234
 # Wider than the default 0.02, so that logits and scores are far from 0 and a wrong epsilon or rotation shows.
 WIDE = {"init_std": 0.06}

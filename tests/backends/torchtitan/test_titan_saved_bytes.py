@@ -10,6 +10,8 @@ from primus_app.config.schema import ModelConfig
 from primus_app.plan.memory.layer_bytes import layer_widths
 from primus_app.plan.workload import Layout, Workload
 
+pytestmark = pytest.mark.slow
+
 BATCH, LENGTH = 3, 64
 
 
