@@ -115,7 +115,7 @@ class _Told:
 def _unreadable(given: GivenWeights, error: Exception) -> Problem:
     # What torch says of a damaged pickle is for the programs that call it.
     said = str(error).strip().splitlines() if isinstance(error, OSError | ValueError | KeyError) else []
-    reason = said[-1] if said else type(error).__name__
+    reason = said[-1].replace(f"{given.folder}/", "") if said else type(error).__name__
     if given.step is None:
         return Problem(str(given.folder), f"these weights are damaged, or were removed meanwhile ({reason})", ("copy them again",))
     what = f"this checkpoint is damaged, or was removed meanwhile by its run ({reason})"

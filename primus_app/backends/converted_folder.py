@@ -41,7 +41,7 @@ def write_folder(given: GivenWeights, target: str, output: Path, dtype: str | No
     names = [weight.name for weight in (*hf_parameters(given.model), *hf_buffers(given.model))]
     dtypes = {name: _dtype(name, given, dtype) for name in names}
     writing = _writing(given, target, dtypes)
-    with written_whole(output, writing.num_bytes, has_wide="F32" in dtypes.values()) as folder:
+    with written_whole(output, writing.num_bytes, narrower=dtype != "bf16" and "F32" in dtypes.values()) as folder:
         (folder / "config.json").write_text(json_text(_settings(given, dtypes, dtype)), encoding="utf-8")
         for file in given.files:
             shutil.copyfile(file, folder / file.name)

@@ -57,7 +57,9 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
         UserError: with everything that speaks against them.
     """
     if is_run_or_step(path):
-        return _of_run(find_saved_step(path, step, where=SRC))
+        saved = find_saved_step(path, step, where=SRC)
+        _require_whole(saved.folder)
+        return _of_run(saved)
     if not is_model_folder(path):
         raise UserError(Problem(str(path), _nothing(path), (f"give {SOURCES}",)))
     if step is not None:
@@ -66,8 +68,7 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
     names = [weight.name for weight in (*hf_parameters(model), *hf_buffers(model))]
     if is_converted(path):
         note = read_note(path, model, SRC)
-        if problems := stored_problem(path, SRC):
-            raise UserError(problems)
+        _require_whole(path)
         named, dtypes = note.identity, {name: note.dtype(name) for name in names}
     elif has_weights(path):
         tensors = find_tensors(path, model, SRC)
@@ -82,6 +83,11 @@ def find_given(path: Path, step: int | None) -> GivenWeights:
 def is_model_folder(path: Path) -> bool:
     """Whether ``path`` is no run, and says what model it holds."""
     return not is_run_or_step(path) and (path / "config.json").exists()
+
+
+def _require_whole(folder: Path) -> None:
+    if problems := stored_problem(folder, SRC):
+        raise UserError(problems)
 
 
 def _nothing(path: Path) -> str:

@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from primus_app.backends.hf_names import hf_buffers, hf_parameters
+from primus_app.backends.disagreement import disagreement, shapes_of, some
 from primus_app.backends.safetensors_files import StoredTensor, sampled_digest, stored_tensors
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.huggingface import load_huggingface
 from primus_app.config.schema import ModelConfig
 
 READABLE = ("F32", "BF16", "F16")
-SHOWN = 4
 
 
 def model_of(folder: Path, where: str) -> ModelConfig:
@@ -36,20 +35,13 @@ def identity(tensors: Mapping[str, StoredTensor]) -> str:
 
 
 def _wrong_tensors(tensors: dict[str, StoredTensor], model: ModelConfig, folder: Path, where: str) -> Iterator[Problem]:
-    wanted = {weight.name: weight.shape for weight in (*hf_parameters(model), *hf_buffers(model))}
-    missing = [name for name in wanted if name not in tensors]
-    surplus = [name for name in tensors if name not in wanted and not _passed_over(name, model, folder)]
-    shapes = [
-        f"{name} is {tensors[name].shape}, the model's {shape}"
-        for name, shape in wanted.items()
-        if name in tensors and tensors[name].shape != shape
-    ]
+    wanted = shapes_of(model)
+    there = {name: tensor.shape for name, tensor in tensors.items() if name in wanted or not _passed_over(name, model, folder)}
     dtypes = [f"{name} is {tensors[name].dtype}" for name in wanted if name in tensors and tensors[name].dtype not in READABLE]
-    for what, found in (("lacks", missing), ("holds tensors that the model has not:", surplus), ("has other shapes:", shapes)):
-        if found:
-            yield Problem(where, f"{folder} {what} {_some(found)}", ("give the folder of a model of this architecture",))
+    if what := disagreement(folder, there, wanted):
+        yield Problem(where, what, ("bring back the config.json that these weights were saved with", "or give another folder"))
     if dtypes:
-        yield Problem(where, f"{folder}: {_some(dtypes)}", (f"weights are read as {', '.join(READABLE)}",))
+        yield Problem(where, f"{folder}: {some(dtypes)}", (f"weights are read as {', '.join(READABLE)}",))
 
 
 def _passed_over(name: str, model: ModelConfig, folder: Path) -> bool:
@@ -63,8 +55,3 @@ def _passed_over(name: str, model: ModelConfig, folder: Path) -> bool:
         return False
     extra = json.loads((folder / "config.json").read_text()).get("num_nextn_predict_layers") or 0
     return model.num_hidden_layers <= int(layer) < model.num_hidden_layers + extra
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

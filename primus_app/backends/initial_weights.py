@@ -77,6 +77,13 @@ def find_weights(path: Path, config: Config) -> InitialWeights:
     Raises:
         UserError: with everything that speaks against them.
     """
+    try:
+        return _found(path, config)
+    except OSError as error:  # A name that is too long, or a folder that others may not look into.
+        raise UserError(Problem(LOAD, f"{path}: {error.strerror}", _kinds())) from error
+
+
+def _found(path: Path, config: Config) -> InitialWeights:
     if is_run_or_step(path):
         step = find_saved_step(path, where=LOAD)
         _require_architecture(config, step.config.model, step.run.path, f"take the model as {step.run.config_file} has it")
@@ -128,8 +135,11 @@ def _no_weights(path: Path) -> str:
 
 
 def _advice(path: Path) -> tuple[str, ...]:
-    kinds = "a run directory, checkpoints/step-<n> in one, or a folder with config.json and safetensors"
     nearby = path.parent if path.is_file() else path
     files = (file for pattern in ("*/run.json", "*/config.json") for file in sorted(nearby.glob(pattern)))
     inside = [str(file.parent) for file in files][:3]
-    return (f"give {kinds}", *((f"{'beside it' if path.is_file() else 'in it'}: {', '.join(inside)}",) if inside else ()))
+    return (*_kinds(), *((f"{'beside it' if path.is_file() else 'in it'}: {', '.join(inside)}",) if inside else ()))
+
+
+def _kinds() -> tuple[str]:
+    return ("give a run directory, checkpoints/step-<n> in one, or a folder with config.json and safetensors",)

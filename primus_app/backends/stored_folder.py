@@ -3,11 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from primus_app.backends.hf_names import hf_buffers, hf_parameters
+from primus_app.backends.disagreement import disagreement, shapes_of, some
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.schema import ModelConfig
 from primus_app.run.checkpoints import MARKERS
@@ -21,7 +20,6 @@ NOTE = "weights.json"
 
 
 AGAIN = "convert the weights again"
-SHOWN = 3
 
 
 class Note(BaseModel):
@@ -88,14 +86,8 @@ def _disagreements(folder: Path, model: ModelConfig, note: Note) -> Iterator[tup
     gone = [name for name in changed if _size(folder / name) is None]
     other = [f"{name} has {_size(folder / name):,} bytes of {note.files[name]:,}" for name in changed if name not in gone]
     if said := [*(f"{name} is missing" for name in gone), *other]:
-        yield f"{folder} is damaged: {_some(said)}", (AGAIN, "or bring the files back from a copy")
-    there, wanted = _shapes(note.model), _shapes(model)
-    surplus = [name for name in there if name not in wanted]
-    missing = [name for name in wanted if name not in there]
-    shapes = [f"{name} {there[name]} and not {wanted[name]}" for name in there if name in wanted and there[name] != wanted[name]]
-    parts = (("is without", surplus), ("has in vain", missing), ("has in other shapes", shapes))
-    if said := [f"{words} {len(names)} tensor{'s' * (len(names) > 1)} ({_some(names)})" for words, names in parts if names]:
-        what = f"{folder / 'config.json'} is not of the weights beside it: it {'; it '.join(said)}"
+        yield f"{folder} is damaged: {some(said)}", (AGAIN, "or bring the files back from a copy")
+    if what := disagreement(folder, shapes_of(note.model), shapes_of(model)):
         yield what, ("bring back the config.json that convert wrote", f"or {AGAIN}")
 
 
@@ -106,12 +98,3 @@ def _is_engines(name: str) -> bool:
 
 def _size(file: Path) -> int | None:
     return file.stat().st_size if file.exists() else None
-
-
-def _shapes(model: ModelConfig) -> dict[str, Any]:
-    return {weight.name: weight.shape for weight in (*hf_parameters(model), *hf_buffers(model))}
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

@@ -80,8 +80,8 @@ class StoredTensors:
             try:
                 stored: Any = torch.load(window, weights_only=True, map_location="cpu")
             except Exception as error:  # A pickle that is damaged may raise anything, and names no file.
-                reason = str(error).partition("\n")[0]
-                raise ValueError(f"{self._folder / place.relative_path} is damaged at {key}: {type(error).__name__}: {reason}") from error
+                reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+                raise ValueError(f"{self._folder / place.relative_path} is damaged at {key} ({reason})") from error
         self._kept[index] = stored.view(tuple(chunk.sizes))
         return self._kept[index]
 

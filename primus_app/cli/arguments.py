@@ -140,7 +140,7 @@ def _hydra_arguments(rest: Sequence[str], verb: str) -> Namespace:
     def refuse(message: str) -> NoReturn:
         unknown = next((word for word in rest if word.startswith("-") and word.partition("=")[0] not in known), "")
         if unknown:
-            raise UserError(Problem(unknown, f"no such flag of {verb}", _flag_advice(unknown, known)))
+            raise UserError(Problem(unknown, f"no such flag of {verb}", _flag_advice(unknown, known, verb)))
         flag, _, what = message.removeprefix("argument ").partition(": ")
         raise UserError(Problem(flag, what or message, ("see `primus --help`",)))
 
@@ -148,13 +148,17 @@ def _hydra_arguments(rest: Sequence[str], verb: str) -> Namespace:
     return parser.parse_intermixed_args(list(rest))
 
 
-def _flag_advice(unknown: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The nearest flag; or the setting that was written like a flag, as in other launchers."""
+def _flag_advice(unknown: str, known: Sequence[str], verb: str) -> tuple[str, ...]:
+    """The nearest flag, or whose it is; or the setting that was written like a flag, as in other launchers."""
     from primus_app.config.kinds import schema_leaves
 
     word, _, value = unknown.partition("=")
     if near := nearest(word, [flag for flag in known if flag.startswith("--")], cutoff=0.75):
         return did_you_mean(near)
+    if verb == "export" and word == "--output":
+        return (f"{verb} prints: put > FILE after the command to keep it",)
+    if owners := [owner for owner, flags in OWN_FLAGS.items() if word in flags]:
+        return (f"{word} is a flag of {' and '.join(owners)}",)
     name = word.strip("-").replace("-", "_")
     keys = [name] if name in groups() else nearest_keys(name, schema_leaves())
     typed = (key if "=" in key else f"{key}={value or '<value>'}" for key in keys)

@@ -40,11 +40,15 @@ def run_convert(argv: Sequence[str]) -> ExitCode:
     if arguments.source:
         number = int(arguments.step) if arguments.step is not None and arguments.step.isdecimal() else None
         source = Path(arguments.source).expanduser().absolute()
+        has_place = True
         try:
+            has_place = not is_model_folder(source)
             given = find_given(source, number)
         except UserError as error:
             problems += error.problems
-        if output is None and arguments.destination is None and arguments.output is None and is_model_folder(source):
+        except OSError as error:
+            problems.append(Problem("SRC", f"{source}: {error.strerror}", (f"give {SOURCES}",)))
+        if output is None and arguments.destination is None and arguments.output is None and not has_place:
             problems.append(Problem("DST", f"is missing: {source} is no run, in which it would have a place", (USAGE,)))
     if output is None and given is not None and arguments.to in FORMATS:
         output = default_output(given, arguments.to)
@@ -79,7 +83,9 @@ def _interrupted_by_signals() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored stays so: nohup means that a terminal may close.
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

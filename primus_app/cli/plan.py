@@ -1,6 +1,7 @@
 """The verb plan: everything that can be said about a request before it starts, as tables, JSON or a page."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def _write_page(
     from primus_app.plan.estimate.contents import contents
     from primus_app.plan.page.page import render_page
 
-    command = " ".join((program_name(), "plan", *arguments.request.overrides))
+    command = shlex.join((*program_name().split(), "plan", *arguments.request.overrides))
     remarks = [*map(str, plan.problems), *(f"backend={config.backend.name} does not train this: {problem}" for problem in refused)]
     text = render_page(contents(config, plan, memory, time_of(config, plan), command, [*remarks, *notes(config, plan.mesh)]))
     try:

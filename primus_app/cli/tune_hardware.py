@@ -1,5 +1,6 @@
 """The verb tune-hardware: the constants of a device from what finished runs took."""
 
+import shlex
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from rich.table import Table
 from primus_app.cli.measured_runs import SPREAD, MeasuredRun, measured_run
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.schema import HardwareConfig
+from primus_app.config.typed import typed
 from primus_app.plan.console import PageConsole
 from primus_app.plan.estimate.time import time_unknown
 from primus_app.plan.steptime.refit import CONSTANTS, LEAST_SHARE, Refitted, predicted, refit
@@ -202,6 +204,6 @@ def _write(output: Path, found: Refitted, runs: Sequence[MeasuredRun], is_assume
     folder = output.parent.parent if output.parent.name == "hardware" else output.parent
     print(f"written         {output}")
     if output.parent.name == "hardware":
-        print(f"use it          hardware={output.stem} --config-dir {folder}")
+        print(f"use it          {typed('hardware', output.stem)} --config-dir {shlex.quote(str(folder))}")
     else:
         print("use it          from a folder named hardware, whose parent --config-dir names")

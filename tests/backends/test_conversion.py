@@ -82,8 +82,8 @@ def test_tensors_of_another_model_are_refused(hf_folder: Folder, tmp_path: Path)
     save_file(found, folder / "model.safetensors")
     with pytest.raises(UserError) as caught:
         find_given(folder, None)
-    assert "lacks model.norm.weight" in str(caught.value)
-    assert "holds tensors that the model has not: model.layers.9.mlp.up_proj.weight" in str(caught.value)
+    assert "the weights hold 1 tensor that it does not use (model.layers.9.mlp.up_proj.weight)" in str(caught.value)
+    assert "it needs 1 tensor that is not there (model.norm.weight)" in str(caught.value)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
@@ -112,13 +112,13 @@ def test_an_interrupt_leaves_nothing_behind(target: str, hf_folder: Folder, tmp_
 
 
 CHANGES = {
-    "num_hidden_layers=1": r"it is without 9 tensors \(model\.layers\.1\..* and 6 more\)",
-    "num_hidden_layers=3": r"it has in vain 9 tensors \(model\.layers\.2\.",
-    "vocab_size=40": r"it has in other shapes 1 tensor \(model\.embed_tokens\.weight \(320, 64\) and not \(40, 64\)",
+    "num_hidden_layers=1": r"the weights hold 9 tensors that it does not use \(model\.layers\.1\..* and 6 more\)",
+    "num_hidden_layers=3": r"it needs 9 tensors that are not there \(model\.layers\.2\..* and 6 more\)",
+    "vocab_size=40": r"1 tensor has another shape \(model\.embed_tokens\.weight \(320, 64\), by config.json \(40, 64\)",
 }
 
 
-@pytest.mark.parametrize("engine", ["torchtitan", "megatron"])
+@pytest.mark.parametrize("engine", ["hf", "torchtitan", "megatron"])
 def test_a_config_json_of_another_model_is_refused(engine: str, hf_folder: Folder, tmp_path: Path) -> None:
     native = convert(hf_folder("llama"), engine, tmp_path / "native")
     original = json.loads((native / "config.json").read_text())
@@ -127,7 +127,7 @@ def test_a_config_json_of_another_model_is_refused(engine: str, hf_folder: Folde
     for change, said in CHANGES.items():
         key, _, value = change.partition("=")
         (native / "config.json").write_text(json.dumps(original | {key: int(value)}))
-        with pytest.raises(UserError, match="is not of the weights beside it: " + said):
+        with pytest.raises(UserError, match="config.json and the weights beside it disagree: " + said):
             find_given(native, None)
 
 
@@ -146,6 +146,19 @@ def test_files_that_are_missing_or_cut_are_found_without_reading_them(engine: st
     (native / "weights.json").write_text("{}")
     with pytest.raises(UserError, match="identity is missing; dtypes is missing"):
         find_given(native, None)
+
+
+def test_a_tensor_that_cannot_be_read_is_told_by_its_file_without_torchs_words(hf_folder: Folder, tmp_path: Path) -> None:
+    native = convert(hf_folder("llama"), "torchtitan", tmp_path / "native")
+    file = native / "__0_0.distcp"
+    content = bytearray(file.read_bytes())
+    content[4:200] = bytes(196)  # Its archive begins and ends as it should.
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"damaged, or were removed meanwhile \(__0_0\.distcp is damaged at \S+ \(\w+\)\)") as caught:
+        convert(native, "hf", tmp_path / "hf")
+    assert str(caught.value).count(str(native)) == 1
+    assert "torch" not in caught.value.problems[0].what
+    assert list(tmp_path.iterdir()) == [native]
 
 
 def test_what_is_not_as_it_was_written_is_found(hf_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,9 +149,9 @@ def test_missing_surplus_and_wrong_tensors_are_named_at_once(make: Make, tmp_pat
 
     change(folder, spoil)
     text = refusal(make("new", load=str(folder)))
-    assert "lacks model.norm.weight" in text
-    assert "holds tensors that the model has not: model.layers.0.self_attn.q_proj.bias" in text
-    assert "lm_head.weight is (2, 128), the model's (320, 128)" in text
+    assert "the weights hold 1 tensor that it does not use (model.layers.0.self_attn.q_proj.bias)" in text
+    assert "it needs 1 tensor that is not there (model.norm.weight)" in text
+    assert "1 tensor has another shape (lm_head.weight (2, 128), by config.json (320, 128))" in text
     assert "model.layers.1.mlp.up_proj.weight is I8" in text
 
 

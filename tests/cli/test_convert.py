@@ -1,18 +1,48 @@
 """The verb convert as it is typed: mistakes at once, nothing overwritten, no Hydra."""
 
+import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from primus_app.backends.disagreement import shapes_of
 from primus_app.backends.given_weights import end_of_document, tokenizer_files
 from primus_app.backends.output_folder import check_output, clear_leftovers, written_whole
 from primus_app.cli.completion import candidates
 from primus_app.config.errors import UserError
-from primus_app.config.schema import DataConfig
+from primus_app.config.huggingface import load_huggingface
+from primus_app.config.schema import DataConfig, ModelConfig
 
 Door = Callable[..., Any]
+
+
+def write_llama(folder: Path, vocab_size: int) -> None:
+    """One layer of width 64 with a shared output layer, all zeros: 256 bytes a token of the vocabulary."""
+    size = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 1, "num_key_value_heads": 1, "num_hidden_layers": 1}
+    settings = {
+        **size,
+        "model_type": "llama",
+        "vocab_size": vocab_size,
+        "tie_word_embeddings": True,
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 64,
+    }
+    model = ModelConfig.model_validate(load_huggingface_settings(folder, settings))
+    save_file({name: np.zeros(shape, np.float32) for name, shape in shapes_of(model).items()}, folder / "model.safetensors")
+
+
+def load_huggingface_settings(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(settings))
+    return load_huggingface(str(folder))
 
 
 def test_all_mistakes_are_told_at_once(door: Door) -> None:
@@ -78,6 +108,10 @@ def test_no_files_are_put_among_those_of_a_run_or_below_a_file(tmp_path: Path) -
         [problem] = check_output(tmp_path / inside)
         assert f"belongs to the run {tmp_path}" in problem.what
     assert check_output(tmp_path / "huggingface" / "llama-step-3") == []
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "checkpoints")
+    assert "belongs to the run" in check_output(tmp_path / "link" / "step-99")[0].what
+    assert check_output(tmp_path / ".." / "beside it") == []
     [problem] = check_output(tmp_path / "run.json" / "below" / "it")
     assert problem.what == f"cannot be made: {tmp_path / 'run.json'} is a file"
 
@@ -85,28 +119,62 @@ def test_no_files_are_put_among_those_of_a_run_or_below_a_file(tmp_path: Path) -
 def test_of_two_conversions_the_second_is_refused_and_a_dead_ones_rest_goes(tmp_path: Path) -> None:
     output = tmp_path / "out"
     dead = tmp_path / ".tmp-out-1-00000000"
-    dead.mkdir()
-    with written_whole(output, 1, has_wide=False) as folder:
+    anothers = tmp_path / ".tmp-out-2-1-00000000"
+    for folder in (dead, anothers):
+        folder.mkdir()
+    with written_whole(output, 1, narrower=False) as folder:
         assert "is being written by another convert" in check_output(output)[0].what
         assert clear_leftovers(output) == [dead]
+        assert anothers.exists()
         (folder / "config.json").touch()
     assert [path.name for path in output.iterdir()] == ["config.json"]
-    with pytest.raises(UserError, match="exists already") as caught, written_whole(output, 1, has_wide=False) as folder:
+    with pytest.raises(UserError, match="exists already") as caught, written_whole(output, 1, narrower=False) as folder:
         (folder / "config.json").touch()
     assert caught.value.code == 2
-    assert list(tmp_path.iterdir()) == [output]
+    assert sorted(tmp_path.iterdir()) == [anothers, output]
 
 
 def test_room_is_told_in_one_unit_and_bf16_only_where_it_helps(tmp_path: Path) -> None:
-    for has_wide in (True, False):
+    for narrower in (True, False):
         with pytest.raises(UserError, match=r"no room for 1024\.0 TiB of weights and 16\.0 MiB") as caught:
-            written_whole(tmp_path / "out", 1 << 50, has_wide=has_wide).__enter__()
-        assert ("--dtype bf16" in str(caught.value)) is has_wide
+            written_whole(tmp_path / "new" / "out", 1 << 50, narrower=narrower).__enter__()
+        assert ("--dtype bf16" in str(caught.value)) is narrower
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("arguments", "name"), [(("", "there"), "SRC"), (("run", ""), "DST"), (("run", "--output", ""), "--output")])
 def test_an_empty_name_is_refused(arguments: tuple[str, ...], name: str, door: Door) -> None:
     assert f"{name}: is empty" in door("convert", *arguments, "--to", "hf").err
+
+
+def test_a_name_that_is_too_long_is_one_message(door: Door, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    answer = door("convert", "x" * 300, str(tmp_path / ("y" * 300)), "--to", "hf")
+    assert answer.code == 2
+    assert [lines[0].endswith("File name too long") for lines in answer.problems()] == [True, True]
+    assert "checkpoint.load: /" in door("plan", f"checkpoint.load=/{'x' * 300}").out
+
+
+@pytest.mark.slow
+def test_a_real_signal_ends_it_clean_and_one_that_is_ignored_does_not(tmp_path: Path) -> None:
+    """Writing 64 MiB keeps it busy for long enough; under nohup a terminal that closes is no reason to end."""
+    source, output = tmp_path / "source", tmp_path / "new" / "out"
+    write_llama(source, vocab_size=1 << 18)
+
+    def signalled(number: signal.Signals, target: str, **ignored: Any) -> int:
+        words = [sys.executable, "-m", "primus_app", "convert", str(source), str(output), "--to", target]
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **ignored)
+        while process.poll() is None and not list(output.parent.glob(".tmp-*")):
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, said = process.communicate()
+        assert "Traceback" not in said
+        return process.returncode
+
+    assert signalled(signal.SIGTERM, "torchtitan") == 5
+    assert list(tmp_path.iterdir()) == [source]
+    assert signalled(signal.SIGHUP, "hf", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) == 0
+    assert list(output.parent.iterdir()) == [output]
 
 
 def test_a_tokenizers_files_are_found_by_its_file_or_its_folder(tmp_path: Path) -> None:
@@ -120,3 +188,8 @@ def test_a_tokenizers_files_are_found_by_its_file_or_its_folder(tmp_path: Path) 
 @pytest.mark.parametrize(("source", "end"), [("stdlib_text", 256), ("mock", None)])
 def test_the_end_of_a_document_is_that_of_the_tokens_the_run_made(source: Any, end: int | None) -> None:
     assert end_of_document(DataConfig(source=source)) == end
+
+
+def test_a_flag_of_another_verb_is_told_as_that(door: Door) -> None:
+    assert "export prints: put > FILE after the command" in door("export", "--output", "x").err
+    assert "--html is a flag of plan" in door("tune", "--html", "x").err
