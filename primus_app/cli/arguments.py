@@ -17,7 +17,7 @@ VERBS = {
     "train": "check the request, record it and train (the default)",
     "plan": "show layout, batch, parameters, FLOPs and memory, and what would not work; starts nothing",
     "tune": "find the fastest layouts that fit: primus tune model=llama3_70b hardware=mi300x cluster.nodes=8; starts nothing",
-    "tune-hardware": "fit the constants of a device to finished runs of it: primus tune-hardware RUN… [--output FILE.yaml]",
+    "tune-hardware": "fit the constants of a device to finished runs, or a folder of them: primus tune-hardware RUN… [--output FILE.yaml]",
     "export": "print a configuration as arguments of Megatron-LM: primus export backend=megatron --to args",
     "convert": "weights of a run, or of a Hugging Face folder, for other programs: primus convert SRC [DST] --to hf|torchtitan|megatron",
     "import-primus": "tell an experiment of AMD's Primus as a command: import-primus FILE.yaml",

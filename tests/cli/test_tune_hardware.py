@@ -69,14 +69,29 @@ def test_without_a_file_the_overrides_are_printed_and_work(door: Door, finish: F
 
 def test_runs_that_tell_nothing_are_refused_by_name(door: Door, finish: Finish, tmp_path: Path) -> None:
     short, failed = finish("short", [0.5] * 7), finish("failed", [0.5] * 20, state=State.FAILED)
-    answer = door("tune-hardware", str(short), str(failed), str(tmp_path / "no"), str(tmp_path))
+    (empty := tmp_path / "empty").mkdir()
+    answer = door("tune-hardware", str(short), str(failed), str(tmp_path / "no"), str(empty))
     assert answer.code == 2
     assert [problem[0].rpartition("/")[2] for problem in answer.problems()] == [
         "short: has 2 steps to measure after 5 of warming up",
         "failed: has not completed: it is failed",
         "no: no such folder",
-        f"{tmp_path.name}: is no run of this program",
+        "empty: is no run of this program",
     ]
+
+
+def test_a_folder_stands_for_its_runs_and_each_counts_once(door: Door, finish: Finish, tmp_path: Path) -> None:
+    one = finish("one", [0.5] * 14)
+    finish("other", [0.5] * 14, "training.seq_len=128")
+    once = door("tune-hardware", str(tmp_path)).out
+    assert [line.split()[0] for line in once.split("\n") if "0.5 s " in line] == ["one", "other"]
+    assert door("tune-hardware", str(one), str(one), str(tmp_path)).out == once
+
+
+def test_a_fraction_that_would_be_above_one_says_so(door: Door, finish: Finish) -> None:
+    """One matrix of 8192 x 8192 on 4096 tokens takes 1.6e12 FLOPs, and an MI300X does 1.3e12 a millisecond in bf16."""
+    run = finish("fast", [0.001] * 14, "hardware=mi300x", "model.hidden_size=8192", "model.head_dim=2048", "training.seq_len=4096")
+    assert "and no fraction is above 1" in " ".join(door("tune-hardware", str(run)).out.split())
 
 
 def test_of_different_hardware_one_at_a_time(door: Door, finish: Finish) -> None:
