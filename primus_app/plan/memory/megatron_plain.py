@@ -50,7 +50,7 @@ def plain_experts(workload: Workload, moe: MoeConfig) -> Widths:
         router += FLOAT32 * moe.num_experts + FLOAT32
     if moe.n_group > 1:
         router += 2 * INT64 * moe.n_group + INT64 * moe.topk_group + moe.num_experts
-    copies = 6 if workload.model.swiglu_limit is None else 7  # Both halves once more, within their bound.
+    copies = 6 if workload.model.swiglu_limit is None else 8  # Both halves once more, within their bound, and the sigmoid beside them.
     routed = Widths(routed=wide * workload.model.hidden_size + FLOAT32, routed_parallel=copies * wide * width)
     return Widths(split=router) + routed + plain_swiglu(workload, moe.num_shared_experts * width)
 

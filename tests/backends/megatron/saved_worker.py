@@ -69,6 +69,7 @@ def _count(layer: torch.nn.Module) -> Kept:
 def main() -> None:
     cases, found = (Path(argument) for argument in sys.argv[1:])
     apply_patches("auto", load_backend("megatron").patches())
+    torch.compiler.set_stance("force_eager")  # As a run on a CPU has it.
     from megatron.core import parallel_state, tensor_parallel
 
     with tempfile.TemporaryDirectory() as meeting:

@@ -49,6 +49,7 @@ def main() -> None:
     tokens_file, *pairs = sys.argv[1:]
     tokens = torch.load(tokens_file)
     apply_patches("auto", load_backend("megatron").patches())
+    torch.compiler.set_stance("force_eager")  # As a run on a CPU has it.
     from megatron.core import parallel_state, tensor_parallel
 
     with tempfile.TemporaryDirectory() as meeting:

@@ -52,7 +52,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory, model_of: Callable[..., Mo
         for case in CASES
     ]
     (folder / "cases.json").write_text(json.dumps(asked))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(WORKER), str(folder / "cases.json"), str(folder / "found.json")]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
