@@ -32,10 +32,12 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Its folder; skipped where the packages or the rights are missing."""
-    from slurm import packages
+    from slurm import network, packages
 
     if os.geteuid() != 0 or packages.missing(accounting=False):
         pytest.skip("needs root and Slurm's packages: scripts/slurm_cluster install")
+    if not network.can_have_namespaces():
+        pytest.skip("needs network namespaces, which this machine does not allow")
     folder = tmp_path_factory.mktemp("slurm")
     started = run_cluster("up", "--dir", str(folder), "--gpus", "2", "--port", str(free_port()), "--subnet", "10.78.0")
     assert started.returncode == 0, started.stderr
