@@ -14,6 +14,7 @@ import shutil
 import site
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -239,7 +240,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path) -> None:
             break
         except subprocess.TimeoutExpired:
             steps = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(PIPS_STEPS)]
-            doing = steps[-1][:80] if steps else ""
+            doing = textwrap.shorten(steps[-1].partition(" (from ")[0], 80, placeholder=" …") if steps else ""
             print(f"  {time.monotonic() - started:4.0f} s  {doing}", file=sys.stderr, end="\033[K\r" if terminal else "\n", flush=True)
     if terminal:
         print("\033[K", file=sys.stderr, end="", flush=True)
