@@ -239,11 +239,22 @@ def _wait(process: subprocess.Popen[bytes], log: Path) -> None:
             process.wait(timeout=every_s)
             break
         except subprocess.TimeoutExpired:
-            steps = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(PIPS_STEPS)]
-            doing = textwrap.shorten(steps[-1].partition(" (from ")[0], 80, placeholder=" …") if steps else ""
-            print(f"  {time.monotonic() - started:4.0f} s  {doing}", file=sys.stderr, end="\033[K\r" if terminal else "\n", flush=True)
+            print(
+                f"  {time.monotonic() - started:4.0f} s  {_doing(log)}", file=sys.stderr, end="\033[K\r" if terminal else "\n", flush=True
+            )
     if terminal:
         print("\033[K", file=sys.stderr, end="", flush=True)
+
+
+def _doing(log: Path) -> str:
+    """pip's last step; of its installing, which it tells in one line of all names, how far it is."""
+    steps = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(PIPS_STEPS)]
+    if not steps:
+        return ""
+    if steps[-1].startswith("Installing collected packages: "):
+        total, there = steps[-1].count(",") + 1, sum(1 for _ in VENV.glob("lib/*/site-packages/*.dist-info"))
+        return f"installing {total} packages: {min(there, total)} are there"
+    return textwrap.shorten(steps[-1].partition(" (from ")[0], 80, placeholder=" …")
 
 
 # ---- what is there
