@@ -27,7 +27,7 @@ def run_export(arguments: Arguments) -> ExitCode:
 
     wrong_format = _format_problems(arguments.values.get("--to"))
     devices = detect_devices()
-    config = load(arguments.request, devices)
+    config, _ = load(arguments.request, devices)
     if config.backend.name not in FORMATS.values():
         what = f"{config.backend.name} is told by a job file and not by arguments; --to args is of Megatron-LM"
         wrong_format.append(Problem("backend", what, ("backend=megatron",)))

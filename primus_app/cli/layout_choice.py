@@ -1,13 +1,15 @@
 """What a search for a layout starts from and ends in: the devices, what is fixed, and the configuration with what was found."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from primus_app.backends.base import load_backend
+from primus_app.cli.recorded_layout import kept_degrees
 from primus_app.config.errors import Problem, UserError
 from primus_app.config.overrides import override_value
 from primus_app.config.schema import Config, ParallelConfig
 from primus_app.launch.devices import Devices
-from primus_app.plan.estimate.memory import WITHHELD, estimate_memory
+from primus_app.plan.estimate.memory import WITHHELD, MemoryEstimate, estimate_memory
 from primus_app.plan.mesh import usual_devices
 from primus_app.plan.plan import make_plan
 
@@ -61,22 +63,26 @@ def is_legal(config: Config, devices_per_node: int) -> bool:
     return not plan.problems and not load_backend(config.backend.name).check(config, plan.mesh)
 
 
-def with_best_layout(config: Config, overrides: Sequence[str], devices: Devices, local_bytes: int | None) -> Config:
+def with_best_layout(config: Config, overrides: Sequence[str], devices: Devices, local_bytes: int | None, last: Config | None) -> Config:
     """``config`` of parallel=auto with the layout that is chosen for it; unchanged where no layout at all would mend its mistakes.
 
-    Where the hardware has the figures for a time, it is the fastest of those that fit; otherwise the plainest.
+    A run that goes on keeps what it had. Otherwise it is the fastest of those that fit, where the hardware has the figures for a time, and
+    else the plainest.
     Args:
         local_bytes: memory of this machine, whose processes share it, where it trains on its CPU.
+        last: of the run's last start with parallel=auto.
     Raises:
         UserError: for what parallel=auto leaves without effect, or where nothing legal fits.
     """
     if wrong := without_effect(overrides, "parallel.schedule", "parallel=auto chooses it"):
         raise UserError(wrong)
     nodes, per_node = devices_of(config, devices)
-    found, reason = _candidates(config, nodes * per_node, per_node, fixed_degrees(config, overrides), local_bytes)
-    for degrees in found:
+    fixed = fixed_degrees(config, overrides)
+    kept = kept_degrees(last, config, (nodes, per_node), fixed) if last is not None else None
+    found, reason = _candidates(config, nodes * per_node, per_node, fixed, local_bytes)
+    for degrees in chain([kept] if kept is not None else [], found):
         chosen = with_layout(config, degrees, nodes, per_node)
-        if is_legal(chosen, per_node) and _fits(chosen, per_node, local_bytes):
+        if is_legal(chosen, per_node) and fitting_memory(chosen, per_node, local_bytes) is not None:
             return chosen
     if make_plan(config, local_devices=per_node).problems:
         return config
@@ -93,7 +99,6 @@ def _candidates(
     config: Config, world: int, per_node: int, fixed: Mapping[str, int | str], local_bytes: int | None
 ) -> tuple[Iterator[Mapping[str, int | str]], str]:
     from primus_app.plan.estimate.time import time_unknown
-    from primus_app.plan.search.plainest import plainest
     from primus_app.plan.search.search import search
 
     what = f"legal layouts of {config.model.name} on {world:,} x {config.hardware.name}"
@@ -101,8 +106,17 @@ def _candidates(
         found = search(config, world, per_node, fixed, CANDIDATES)
         least = f", the leanest needs {found.frontier[0].memory_gib:,.1f} GiB of {found.memory_limit / GIB:,.1f}" if found.frontier else ""
         return (each.degrees for each in found.best), f"none of {found.layouts:,} {what} fits{least}"
-    plain, number = plainest(config, world, per_node, fixed, _most_bytes(config, world, local_bytes), MOST_TRIED)
+    plain, number = plain_layouts(config, world, per_node, fixed, local_bytes)
     return iter(plain), f"none of {number:,} {what} fits"
+
+
+def plain_layouts(
+    config: Config, world: int, per_node: int, fixed: Mapping[str, int | str], local_bytes: int | None
+) -> tuple[list[Mapping[str, int | str]], int]:
+    """The plainest of those whose memory is predicted to be there, before the checks of a run; and how many there are in all."""
+    from primus_app.plan.search.plainest import plainest
+
+    return plainest(config, world, per_node, fixed, _most_bytes(config, world, local_bytes), MOST_TRIED)
 
 
 def _most_bytes(config: Config, world: int, local_bytes: int | None) -> float | None:
@@ -116,8 +130,10 @@ def _most_bytes(config: Config, world: int, local_bytes: int | None) -> float | 
     return local_bytes if sold is None else sold * (1 - WITHHELD) * GIB
 
 
-def _fits(config: Config, devices_per_node: int, local_bytes: int | None) -> bool:
+def fitting_memory(config: Config, devices_per_node: int, local_bytes: int | None) -> MemoryEstimate | None:
+    """Of a legal layout; None where it does not fit and plan.allow_oom is not set."""
     plan = make_plan(config, local_devices=devices_per_node)
-    if config.plan.allow_oom or plan.mesh is None or plan.batch is None:
-        return True
-    return estimate_memory(config, plan.mesh, plan.batch, local_bytes).verdict != "does not fit"
+    if plan.mesh is None or plan.batch is None:
+        return None
+    memory = estimate_memory(config, plan.mesh, plan.batch, local_bytes)
+    return None if memory.verdict == "does not fit" and not config.plan.allow_oom else memory

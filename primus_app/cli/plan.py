@@ -27,7 +27,7 @@ def show_plan(arguments: Arguments) -> ExitCode:
         UserError: for a request that does not compose, or a page that cannot be written.
     """
     devices = detect_devices()
-    config = load(arguments.request, devices)
+    config, last = load(arguments.request, devices)
     plan = make_plan(config, local_devices=devices.count, local_hardware=devices.hardware)
     plan = replace(plan, problems=(*plan.problems, *load_problems(arguments.request, config)))
     backend = load_backend(config.backend.name)
@@ -37,9 +37,9 @@ def show_plan(arguments: Arguments) -> ExitCode:
     if "--json" in arguments.flags:
         print(json.dumps(plan_numbers(config, plan, memory_bytes(devices), refused), indent=2))
     else:
-        _print(config, plan, memory, refused)
+        _print(config, plan, memory, refused, last)
     if (page := arguments.values.get("--html")) is not None:
-        _write_page(Path(page).expanduser(), arguments, config, plan, memory, refused)
+        _write_page(Path(page).expanduser(), arguments, config, plan, memory, refused, last)
     return ExitCode.BAD_REQUEST if plan.problems else ExitCode.DONE
 
 
@@ -54,7 +54,7 @@ def _too_much(config: Config, plan: Plan, devices: Devices) -> list[Problem]:
     return memory_problems(config, plan, local_devices=devices.count, local_bytes=memory_bytes(devices), legal=legal)
 
 
-def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem]) -> None:
+def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem], last: Config | None) -> None:
     from primus_app.plan.console import PageConsole
     from primus_app.plan.estimate.render import render_memory
     from primus_app.plan.estimate.render_time import render_time
@@ -72,19 +72,19 @@ def _print(config: Config, plan: Plan, memory: MemoryEstimate | None, refused: l
     render_problems(plan.problems, console)
     for problem in refused:
         print(f"note: backend={config.backend.name} does not train this: {problem}")
-    for note in notes(config, plan.mesh):
+    for note in notes(config, plan, last):
         print(f"note: {note}")
 
 
 def _write_page(
-    path: Path, arguments: Arguments, config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem]
+    path: Path, arguments: Arguments, config: Config, plan: Plan, memory: MemoryEstimate | None, refused: list[Problem], last: Config | None
 ) -> None:
     from primus_app.plan.estimate.contents import contents
     from primus_app.plan.page.page import render_page
 
     command = shlex.join((*program_name().split(), "plan", *arguments.request.overrides))
     remarks = [*map(str, plan.problems), *(f"backend={config.backend.name} does not train this: {problem}" for problem in refused)]
-    text = render_page(contents(config, plan, memory, time_of(config, plan), command, [*remarks, *notes(config, plan.mesh)]))
+    text = render_page(contents(config, plan, memory, time_of(config, plan), command, [*remarks, *notes(config, plan, last)]))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -218,7 +218,7 @@ def _folder(config: Config, name: str) -> Path:
 def _run_job(request: Request, devices: Devices, exp_name: str) -> ExitCode:
     """One job; its refusal is shown and the sweep goes on."""
     try:
-        checked = check_training(request, devices)
+        checked = check_training(request, devices, exp_name)
         return record_and_run(checked, exp_name)
     except UserError as error:
         show_problems(error)

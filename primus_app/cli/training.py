@@ -12,6 +12,7 @@ from primus_app.cli.layout_choice import with_best_layout
 from primus_app.cli.micro_batch import with_fitting_micro_batch
 from primus_app.cli.plan_numbers import plan_numbers
 from primus_app.cli.program import program_name
+from primus_app.cli.recorded_layout import last_layout
 from primus_app.cli.summary import show_finished, show_start, show_summary
 from primus_app.config.compose import Request, hydra_ready
 from primus_app.config.errors import ExitCode, Problem, UserError
@@ -37,25 +38,27 @@ class Checked:
     config: Config
     plan: Plan
     devices: Devices
+    last: Config | None = None
+    """Of the run's last start with parallel=auto, where it is asked for again."""
 
 
-def check_training(request: Request, devices: Devices) -> Checked:
-    """Everything that can be known before a device is touched.
+def check_training(request: Request, devices: Devices, exp_name: str | None = None) -> Checked:
+    """Everything that can be known before a device is touched. ``exp_name`` is the folder of a sweep's job.
 
     Raises:
         UserError: code 2 with all mistakes in the request; code 3 when this machine lacks what it needs.
     """
     with hydra_ready(request.config_dir):
-        return _check(request, devices)
+        return _check(request, devices, exp_name)
 
 
-def _check(request: Request, devices: Devices) -> Checked:
-    config = load(request, devices)
+def _check(request: Request, devices: Devices, exp_name: str | None) -> Checked:
+    config, last = load(request, devices, exp_name)
     plan = make_plan(on_this_machine(config), local_devices=devices.count, local_hardware=devices.hardware)
     backend = load_backend(config.backend.name)
 
     def compose(typed: Sequence[str]) -> Config:
-        return load(request.with_overrides(typed), devices)
+        return load(request.with_overrides(typed), devices, exp_name)[0]
 
     def trains(other: Config, its_plan: Plan) -> bool:
         return not backend.check(other, its_plan.mesh)
@@ -72,7 +75,7 @@ def _check(request: Request, devices: Devices) -> Checked:
         raise UserError(unfit, ExitCode.UNFIT_MACHINE)
     if too_much := memory_problems(config, plan, local_devices=devices.count, local_bytes=memory_bytes(devices), legal=trains):
         raise UserError(too_much)
-    return Checked(request, config, plan, devices)
+    return Checked(request, config, plan, devices, last)
 
 
 def record_and_run(checked: Checked, exp_name: str | None = None) -> ExitCode:
@@ -97,7 +100,7 @@ def _record_and_run(checked: Checked, exp_name: str | None) -> ExitCode:
         attempt = record_start(opened, request.overrides, numbers, sys.argv, environment)
         if checked.devices.unused:
             print(f"note: this trains on the CPU: {checked.devices.unused}", file=sys.stderr)
-        for note in (*notes(config, plan.mesh), *memory_note(config, plan.mesh, plan.batch, memory_bytes(checked.devices))):
+        for note in (*notes(config, plan, checked.last), *memory_note(config, plan.mesh, plan.batch, memory_bytes(checked.devices))):
             print(f"note: {note}", file=sys.stderr)
         show_start(opened, attempt.number, plan)
         code = run_local(opened.run, attempt.number, plan.batch.steps, opened.lock)
@@ -120,17 +123,20 @@ def load_problems(request: Request, config: Config) -> list[Problem]:
     return problems
 
 
-def load(request: Request, devices: Devices) -> Config:
+def load(request: Request, devices: Devices, exp_name: str | None = None) -> tuple[Config, Config | None]:
     """The request's configuration on this machine, with a layout in place of parallel=auto, and a micro batch that fits.
+
+    The second is that of the run's last start, where both have parallel=auto. ``exp_name`` is the folder of a sweep's job.
 
     Raises:
         UserError: with all mistakes; where no layout is legal and fits; or as ``load_asked``.
     """
     config, local = load_asked(request, devices), memory_bytes(devices)
     if config.parallel.name == AUTO:
-        return with_best_layout(config, request.overrides, devices, local)
+        last = last_layout(config if exp_name is None else config.model_copy(update={"exp_name": exp_name}))
+        return with_best_layout(config, request.overrides, devices, local, last), last
     plan = make_plan(on_this_machine(config), local_devices=devices.count, local_hardware=devices.hardware)
-    return with_fitting_micro_batch(config, plan, devices.count, devices.hardware, local)
+    return with_fitting_micro_batch(config, plan, devices.count, devices.hardware, local), None
 
 
 def load_asked(request: Request, devices: Devices) -> Config:

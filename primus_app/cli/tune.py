@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -11,14 +11,14 @@ from rich.table import Table
 from primus_app.cli.arguments import Arguments
 from primus_app.cli.layout_choice import CANDIDATES, SEARCHED, devices_of, fixed_degrees, is_legal, with_layout, without_effect
 from primus_app.cli.program import program_name
-from primus_app.cli.training import load_asked
+from primus_app.cli.training import load_asked, memory_bytes
 from primus_app.config.errors import ExitCode, Problem, UserError
 from primus_app.config.schema import Config
-from primus_app.launch.devices import detect_devices
+from primus_app.launch.devices import Devices, detect_devices
 from primus_app.plan.console import PageConsole, print_table
 from primus_app.plan.estimate.time import time_unknown
 from primus_app.plan.notes import AUTO
-from primus_app.plan.search.ranking import Candidate, overrides_of
+from primus_app.plan.search.ranking import Candidate, layout_words, overrides_of
 from primus_app.plan.search.search import Found, search
 
 GIB = 2**30
@@ -26,24 +26,24 @@ SHOWN = 10
 
 
 def run_tune(arguments: Arguments) -> ExitCode:
-    """Print the best layouts.
+    """Print the best layouts: the fastest, or where the hardware has no figures for a time, the plainest.
 
     Raises:
-        UserError: with what keeps the search from being made, or where nothing legal fits.
+        UserError: with what a search cannot heed, or where nothing legal fits.
     """
     devices = detect_devices()
     config = load_asked(arguments.request, devices)
     overrides = arguments.request.overrides
     nodes, devices_per_node = devices_of(config, devices)
-    if wrong := [*_without_effect(config, overrides), *_unpredictable(config)]:
+    if wrong := _without_effect(config, overrides):
         raise UserError(wrong)
+    if missing := [*time_unknown(config), *(() if config.hardware.memory_gb else ("hardware.memory_gb",))]:
+        return _tune_plainly(config, arguments, missing, devices)
     found = search(config, nodes * devices_per_node, devices_per_node, fixed_degrees(config, overrides), CANDIDATES)
     best = [each for each in found.best if is_legal(with_layout(config, each.degrees, nodes, devices_per_node), devices_per_node)][:SHOWN]
     if not best:
         raise UserError(_nothing(config, found, nodes * devices_per_node))
-    kept = [text for text in overrides if text.partition("=")[0] not in {f"parallel.{name}" for name in SEARCHED}]
-    kept = [text for text in kept if text.partition("=")[0] not in ("training.micro_batch_size", "training.recompute")]
-    commands = [shlex.join((*program_name().split(), *kept, *overrides_of(each.degrees))) for each in best]
+    commands = _commands(overrides, [each.degrees for each in best])
     if "--json" in arguments.flags:
         print(json.dumps(_json(found, best, commands), indent=2))
     else:
@@ -58,14 +58,24 @@ def _without_effect(config: Config, overrides: Sequence[str]) -> list[Problem]:
     return found + (without_effect(overrides, "parallel", "tune chooses it") if config.parallel.name != AUTO else [])
 
 
-def _unpredictable(config: Config) -> list[Problem]:
-    missing = [*time_unknown(config), *(() if config.hardware.memory_gb else ("hardware.memory_gb",))]
-    if not missing:
-        return []
-    what = (
-        f"{config.hardware.name} has no {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}, without which nothing can be predicted"
-    )
-    return [Problem("hardware", what, ("hardware=mi300x, or another of conf/hardware/", "set the keys: see docs/estimates.md"))]
+def _tune_plainly(config: Config, arguments: Arguments, missing: Sequence[str], devices: Devices) -> ExitCode:
+    from primus_app.cli.tune_plain import plain_rows, print_rows, rows_json
+
+    nodes, per_node = devices_of(config, devices)
+    rows, number = plain_rows(config, arguments.request.overrides, (nodes, per_node), memory_bytes(devices), SHOWN)
+    commands = _commands(arguments.request.overrides, [degrees for degrees, _ in rows])
+    if "--json" in arguments.flags:
+        print(rows_json(rows, number, commands, missing))
+    else:
+        print_rows(config, rows, number, commands, nodes * per_node)
+    return ExitCode.DONE
+
+
+def _commands(overrides: Sequence[str], layouts: Sequence[Mapping[str, int | str]]) -> list[str]:
+    """The request with each of the layouts in place of what it says of one."""
+    decided = {*(f"parallel.{name}" for name in SEARCHED), "training.micro_batch_size", "training.recompute"}
+    kept = [text for text in overrides if text.partition("=")[0] not in decided]
+    return [shlex.join((*program_name().split(), *kept, *overrides_of(degrees))) for degrees in layouts]
 
 
 def _nothing(config: Config, found: Found, world: int) -> Problem:
@@ -104,7 +114,7 @@ def _print(config: Config, found: Found, best: list[Candidate], commands: list[s
     table.add_column("slower by", overflow="fold")
     for number, each in enumerate(best, 1):
         speed = f"{tokens / each.time_s / world:,.0f}"
-        table.add_row(str(number), _layout(each), f"{each.time_s:.3g} s", speed, f"{each.memory_gib:.1f}", _slower(each))
+        table.add_row(str(number), layout_words(each.degrees), f"{each.time_s:.3g} s", speed, f"{each.memory_gib:.1f}", _slower(each))
     print_table(console, table)
     console.print()
     _print_frontier(found, console)
@@ -120,14 +130,6 @@ def _print_frontier(found: Found, console: PageConsole) -> None:
     text = ", ".join(f"{each.memory_gib:.0f} GiB {each.time_s:.3g} s" for each in points)
     console.print(f"Memory against time, of {found.memory_limit / GIB:.0f} GiB: {text}", highlight=False)
     console.print()
-
-
-def _layout(candidate: Candidate) -> str:
-    degrees = candidate.degrees
-    shown = [f"{name}{degrees[name]}" for name in ("tp", "pp", "vpp", "cp", "ep", "etp") if int(degrees[name]) > 1]
-    shown += [f"shard{degrees['dp_shard']}"] + ([f"replicate{degrees['dp_replicate']}"] if int(degrees["dp_replicate"]) > 1 else [])
-    recompute = [] if degrees["recompute"] == "none" else [f"recompute {degrees['recompute']}"]
-    return " ".join([*shown, f"micro{degrees['micro_batch_size']}", *recompute])
 
 
 def _slower(candidate: Candidate) -> str:

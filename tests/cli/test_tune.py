@@ -49,10 +49,7 @@ def test_what_is_typed_of_the_layout_is_kept(door: Door) -> None:
     assert "parallel.tp=2 " in found["best"][0]["command"]
 
 
-@pytest.mark.parametrize(
-    ("typed", "where"),
-    [(("parallel=tp8",), "parallel"), (("parallel.schedule=gpipe",), "parallel.schedule"), (("hardware=cpu",), "hardware")],
-)
+@pytest.mark.parametrize(("typed", "where"), [(("parallel=tp8",), "parallel"), (("parallel.schedule=gpipe",), "parallel.schedule")])
 def test_what_the_search_cannot_heed_is_refused(door: Door, typed: tuple[str, ...], where: str) -> None:
     job = [text for text in JOB if text.partition("=")[0] != typed[0].partition("=")[0]]
     answer = door("tune", *job, *typed)
@@ -70,3 +67,20 @@ def test_nothing_that_is_legal_is_told(door: Door) -> None:
     answer = door("tune", *JOB, "cluster.nodes=8", "parallel.tp=3")
     assert answer.code == 2
     assert "no layout of llama3_70b on 64 devices is legal" in answer.err
+
+
+def test_without_figures_for_a_time_the_plainest_that_fit_are_told_with_their_memory(door: Door) -> None:
+    """Of a CPU: data parallel alone first; each command's plan needs what the row says."""
+    asked = ("tune", "hardware=cpu", "cluster.devices_per_node=4")
+    found = json.loads(door(*asked, "--json").out)
+    layouts = [(row["tp"], row["pp"], row["vpp"], row["cp"], row["dp_replicate"], row["dp_shard"]) for row in found["best"]]
+    assert layouts[:3] == [(1, 1, 1, 1, 1, 4), (1, 1, 1, 1, 2, 2), (1, 1, 1, 1, 4, 1)]
+    assert (2, 1, 1, 1, 1, 2) in layouts
+    assert len(set(layouts)) == len(layouts)
+    assert "hardware.hbm_tb_s" in found["time_needs"]
+    plan = json.loads(door("plan", *[word for word in shlex.split(found["best"][0]["command"]) if "=" in word], "--json").out)
+    assert plan["memory"]["needed"] / 2**30 == pytest.approx(found["best"][0]["memory_gib"])
+    told = door(*asked)
+    assert told.code == 0
+    assert "1  shard4 micro4" in told.out
+    assert door("tune", "model=llama3_1_405b", "hardware=cpu").code == 2

@@ -86,6 +86,14 @@ def overrides_of(degrees: Mapping[str, int | str]) -> list[str]:
     return [*words, f"parallel.schedule={schedule}", *training]
 
 
+def layout_words(degrees: Mapping[str, int | str]) -> str:
+    """A layout on one line: tp8 pp4 shard2 micro1."""
+    shown = [f"{name}{degrees[name]}" for name in ("tp", "pp", "vpp", "cp", "ep", "etp") if int(degrees[name]) > 1]
+    shown += [f"shard{degrees['dp_shard']}"] + ([f"replicate{degrees['dp_replicate']}"] if int(degrees["dp_replicate"]) > 1 else [])
+    recompute = [] if degrees["recompute"] == "none" else [f"recompute {degrees['recompute']}"]
+    return " ".join([*shown, f"micro{degrees['micro_batch_size']}", *recompute])
+
+
 def _candidate(scores: Scores, time: Floats, index: int, before: int | None) -> Candidate:
     slower = {} if before is None else {name: float(part[index] - part[before]) for name, part in scores.parts_s.items()}
     largest = max((abs(value) for value in slower.values()), default=0.0)
